@@ -1,0 +1,428 @@
+"""The LLVM boundary: a builder of LLVM IR text with fixed lane vectors.
+
+In: calls of `Builder` methods by the lowering. Out: the text of one module (`Module.text`). Text is an order of
+magnitude cheaper to make than llvmlite's object model, which also lacks bfloat and vector intrinsics.
+
+A value is an `LValue`: its text and its type. `lanes == 0` is a scalar; any other number a vector of that many lanes.
+Every arithmetic method works on both alike. Loops, branches and phis are structured (`loop`, `branch`, `select`), so
+no caller places a label by hand except for the blocks of an unstructured function.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+SCALAR_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class LType:
+    """An LLVM type: a scalar name and a number of lanes (0 for the scalar itself)."""
+
+    scalar: str
+    lanes: int = 0
+
+    @property
+    def bits(self) -> int:
+        """Bits of one lane."""
+        return SCALAR_BITS[self.scalar]
+
+    @property
+    def is_float(self) -> bool:
+        return self.scalar in ("half", "bfloat", "float", "double")
+
+    def of(self, scalar: str) -> LType:
+        """The type with as many lanes of another scalar."""
+        return LType(scalar, self.lanes)
+
+    @property
+    def suffix(self) -> str:
+        """The mangling of the type in an intrinsic's name, e.g. `v8f32`."""
+        short = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}.get(self.scalar, self.scalar)
+        return f"v{self.lanes}{short}" if self.lanes else short
+
+    def __str__(self) -> str:
+        return f"<{self.lanes} x {self.scalar}>" if self.lanes else self.scalar
+
+
+@dataclass(frozen=True, slots=True)
+class LValue:
+    """An LLVM value: how it is written, and its type."""
+
+    text: str
+    type: LType
+
+    @property
+    def lanes(self) -> int:
+        return self.type.lanes
+
+    def __str__(self) -> str:
+        """Type and value, as an operand list wants them."""
+        return f"{self.type} {self.text}"
+
+
+I1, I8, I16, I32, I64 = (LType(s) for s in ("i1", "i8", "i16", "i32", "i64"))
+FLOAT, DOUBLE, PTR = LType("float"), LType("double"), LType("ptr")
+
+
+def float_text(scalar: str, value: float) -> str:
+    """A float constant as LLVM writes it: the bits of the double of the same value (exact for float and double)."""
+    if scalar == "float":
+        value = struct.unpack("<f", struct.pack("<f", value))[0]
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def float_bits_text(scalar: str, bits: int) -> str:
+    """A float constant given by its bit pattern; NaN payloads are kept as far as LLVM's text allows."""
+    if scalar == "double":
+        return f"0x{bits:016X}"
+    if scalar == "float":
+        (value,) = struct.unpack("<f", struct.pack("<I", bits))
+        if value != value:  # struct makes a NaN quiet on some machines; build the double's bits by hand
+            return f"0x{(bits >> 31) << 63 | 0x7FF << 52 | (bits & 0x7FFFFF) << 29:016X}"
+        return float_text("double", value)
+    raise ValueError(f"no text for a constant of {scalar}")
+
+
+@dataclass
+class Module:
+    """The text of one LLVM module: declarations on demand, globals, and function bodies."""
+
+    triple: str = ""
+    declarations: dict[str, str] = field(default_factory=dict)
+    globals: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+
+    def declare(self, name: str, result: LType | str, params: Sequence[LType | str], attributes: str = "") -> None:
+        """Declare an external function or intrinsic once."""
+        if name not in self.declarations:
+            self.declarations[name] = f"declare {result} @{name}({', '.join(map(str, params))}) {attributes}".rstrip()
+
+    def constant(self, name: str, text: str) -> str:
+        """Add a private constant such as `[4 x i32] [i32 1, ...]`; returns its reference."""
+        self.globals.append(f"@{name} = private unnamed_addr constant {text}, align 64")
+        return f"@{name}"
+
+    @property
+    def text(self) -> str:
+        head = [f'target triple = "{self.triple}"'] if self.triple else []
+        return "\n".join([*head, *self.globals, *self.functions, *self.declarations.values()]) + "\n"
+
+
+Body = Callable[[LValue, list[LValue]], Sequence[LValue]]
+
+
+class Builder:
+    """Writes the body of one function, instruction by instruction.
+
+    `block` is the label of the block being written. Slots (`alloca`) go to the entry block and are promoted to
+    registers by LLVM's sroa.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.lines: list[str] = []
+        self.slots: list[str] = []
+        self.block = "entry"
+        self.closed = False  # the current block has its terminator
+        self._next = 0
+
+    # --- names, lines, blocks --------------------------------------------------------------------------------------------
+
+    def fresh(self, hint: str = "") -> str:
+        self._next += 1
+        return f"{hint}{'.' if hint else 'v'}{self._next}"
+
+    def emit(self, type_: LType, text: str, hint: str = "") -> LValue:
+        """Append `%fresh = text` and return it as a value of the given type."""
+        name = f"%{self.fresh(hint)}"
+        self.lines.append(f"  {name} = {text}")
+        return LValue(name, type_)
+
+    def line(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def label(self, name: str) -> None:
+        """Start a block; the block before must have its terminator."""
+        assert self.closed or not self.lines, f"block {self.block} has no terminator"
+        self.lines.append(f"{name}:")
+        self.block = name
+        self.closed = False
+
+    def jump(self, target: str) -> None:
+        if not self.closed:
+            self.line(f"br label %{target}")
+            self.closed = True
+
+    def jump_if(self, condition: LValue, yes: str, no: str) -> None:
+        self.line(f"br i1 {condition.text}, label %{yes}, label %{no}")
+        self.closed = True
+
+    def ret(self, value: LValue | None = None) -> None:
+        self.line(f"ret {value}" if value else "ret void")
+        self.closed = True
+
+    def unreachable(self) -> None:
+        self.line("unreachable")
+        self.closed = True
+
+    def reserve(self) -> int:
+        """Reserve a line, to be filled by `fill` (phis whose incoming values are not known yet)."""
+        self.lines.append("")
+        return len(self.lines) - 1
+
+    def fill(self, at: int, text: str) -> None:
+        self.lines[at] = f"  {text}"
+
+    def phi(self, type_: LType, incoming: Iterable[tuple[LValue, str]]) -> LValue:
+        return self.emit(type_, f"phi {type_} " + ", ".join(f"[ {v.text}, %{label} ]" for v, label in incoming))
+
+    def slot(self, type_: LType | str, hint: str = "slot", align: int = 0) -> LValue:
+        """A stack slot in the entry block. Small ones only: tiles live in the arena."""
+        name = f"%{self.fresh(hint)}"
+        self.slots.append(f"  {name} = alloca {type_}" + (f", align {align}" if align else ""))
+        return LValue(name, PTR)
+
+    # --- structured control ----------------------------------------------------------------------------------------------
+
+    def loop(self, low: LValue, high: LValue, step: int | LValue, inits: Sequence[LValue], body: Body, *, unsigned: bool = False) -> list[LValue]:
+        """`for i in range(low, high, step)` with loop-carried values, tested at the top.
+
+        Args:
+            low, high: bounds of one integer type; no trip where low >= high.
+            step: a positive step.
+            inits: initial values of what the loop carries.
+            body: called once with the index and the carried values; returns their next values.
+
+        Returns:
+            The carried values after the loop.
+        """
+        head, work, done = self.fresh("for"), self.fresh("body"), self.fresh("done")
+        before = self.block
+        self.jump(head)
+        self.label(head)
+        index = LValue(f"%{self.fresh('i')}", low.type)
+        carried = [LValue(f"%{self.fresh('c')}", v.type) for v in inits]
+        phis = [self.reserve() for _ in range(1 + len(inits))]
+        go = self.icmp("ult" if unsigned else "slt", index, high)
+        self.jump_if(go, work, done)
+        self.label(work)
+        after = list(body(index, carried))
+        assert [a.type for a in after] == [v.type for v in inits], (after, inits)
+        step_value = step if isinstance(step, LValue) else self.integer(low.type, step)
+        following = self.add(index, step_value)
+        latch = self.block
+        self.jump(head)
+        for at, phi, first, last in zip(phis, [index, *carried], [low, *inits], [following, *after], strict=True):
+            self.fill(at, f"{phi.text} = phi {phi.type} [ {first.text}, %{before} ], [ {last.text}, %{latch} ]")
+        self.label(done)
+        return carried
+
+    def branch(self, condition: LValue, yes: Callable[[], Sequence[LValue]], no: Callable[[], Sequence[LValue]] | None = None) -> list[LValue]:
+        """`if condition: yes() else: no()`; both return the same types, which are merged by phis."""
+        then, other, done = self.fresh("then"), self.fresh("else"), self.fresh("endif")
+        origin = self.block
+        self.jump_if(condition, then, other if no else done)
+        self.label(then)
+        left = list(yes())
+        left_end = self.block
+        self.jump(done)
+        right: list[LValue] = []
+        right_end = origin
+        if no:
+            self.label(other)
+            right = list(no())
+            right_end = self.block
+            self.jump(done)
+        self.label(done)
+        assert len(left) == len(right)
+        return [self.phi(a.type, [(a, left_end), (b, right_end)]) for a, b in zip(left, right, strict=True)]
+
+    # --- constants -------------------------------------------------------------------------------------------------------
+
+    def integer(self, type_: LType, value: int) -> LValue:
+        """An integer constant (wrapped to the width), splatted where the type has lanes."""
+        bits = type_.bits
+        value &= (1 << bits) - 1
+        if bits == 1:
+            text = "true" if value else "false"
+        else:
+            text = str(value - (1 << bits) if value >> (bits - 1) else value)
+        return LValue(f"splat ({type_.scalar} {text})" if type_.lanes else text, type_)
+
+    def real(self, type_: LType, value: float) -> LValue:
+        """A float or double constant of the nearest value, splatted where the type has lanes."""
+        text = float_text(type_.scalar, value)
+        return LValue(f"splat ({type_.scalar} {text})" if type_.lanes else text, type_)
+
+    def real_bits(self, type_: LType, bits: int) -> LValue:
+        text = float_bits_text(type_.scalar, bits)
+        return LValue(f"splat ({type_.scalar} {text})" if type_.lanes else text, type_)
+
+    def vector(self, type_: LType, texts: Sequence[str]) -> LValue:
+        """A vector constant of scalar texts, one a lane."""
+        return LValue("<" + ", ".join(f"{type_.scalar} {t}" for t in texts) + ">", type_)
+
+    def iota(self, scalar: str, lanes: int, start: int = 0, step: int = 1) -> LValue:
+        """<start, start + step, ...>."""
+        return self.vector(LType(scalar, lanes), [str(start + step * i) for i in range(lanes)])
+
+    def zero(self, type_: LType) -> LValue:
+        return LValue("zeroinitializer" if type_.lanes else ("null" if type_.scalar == "ptr" else "0x0000000000000000" if type_.is_float else "false" if type_.scalar == "i1" else "0"), type_)
+
+    def splat(self, value: LValue, lanes: int) -> LValue:
+        """The scalar in every lane; a scalar stays one where lanes is 0, a vector of as many lanes is returned as is."""
+        if value.lanes == lanes:
+            return value
+        assert value.lanes == 0, (value, lanes)
+        type_ = LType(value.type.scalar, lanes)
+        if not value.text.startswith("%") and value.type.scalar != "ptr":
+            return LValue(f"splat ({value.type.scalar} {value.text})", type_)
+        one = self.emit(type_, f"insertelement {type_} poison, {value}, i32 0")
+        return self.emit(type_, f"shufflevector {one}, {type_} poison, <{lanes} x i32> zeroinitializer")
+
+    # --- arithmetic ------------------------------------------------------------------------------------------------------
+
+    def binary(self, opcode: str, a: LValue, b: LValue) -> LValue:
+        assert a.type == b.type, (opcode, a, b)
+        return self.emit(a.type, f"{opcode} {a}, {b.text}")
+
+    def add(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("add", a, b)
+
+    def sub(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("sub", a, b)
+
+    def mul(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("mul", a, b)
+
+    def and_(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("and", a, b)
+
+    def or_(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("or", a, b)
+
+    def xor(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("xor", a, b)
+
+    def shl(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("shl", a, b)
+
+    def lshr(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("lshr", a, b)
+
+    def ashr(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("ashr", a, b)
+
+    def fadd(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("fadd", a, b)
+
+    def fsub(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("fsub", a, b)
+
+    def fmul(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("fmul", a, b)
+
+    def fdiv(self, a: LValue, b: LValue) -> LValue:
+        return self.binary("fdiv", a, b)
+
+    def fneg(self, a: LValue) -> LValue:
+        return self.emit(a.type, f"fneg {a}")
+
+    def not_(self, a: LValue) -> LValue:
+        return self.xor(a, self.integer(a.type, -1))
+
+    def fma(self, a: LValue, b: LValue, c: LValue) -> LValue:
+        """a * b + c with one rounding."""
+        return self.intrinsic("fma", a.type, a, b, c)
+
+    def icmp(self, predicate: str, a: LValue, b: LValue) -> LValue:
+        assert a.type == b.type, (predicate, a, b)
+        return self.emit(a.type.of("i1"), f"icmp {predicate} {a}, {b.text}")
+
+    def fcmp(self, predicate: str, a: LValue, b: LValue) -> LValue:
+        assert a.type == b.type, (predicate, a, b)
+        return self.emit(a.type.of("i1"), f"fcmp {predicate} {a}, {b.text}")
+
+    def select(self, condition: LValue, a: LValue, b: LValue) -> LValue:
+        """a where condition, else b; a scalar condition selects whole vectors."""
+        assert a.type == b.type, (a, b)
+        return self.emit(a.type, f"select {condition}, {a}, {b}")
+
+    def cast(self, opcode: str, a: LValue, scalar: str) -> LValue:
+        """zext, sext, trunc, fpext, fptrunc, sitofp, uitofp, bitcast, ptrtoint, inttoptr to as many lanes of scalar."""
+        type_ = a.type.of(scalar)
+        return a if type_ == a.type and opcode in ("zext", "sext", "trunc", "bitcast", "fpext", "fptrunc") else self.emit(type_, f"{opcode} {a} to {type_}")
+
+    def integer_cast(self, a: LValue, scalar: str, *, signed: bool = True) -> LValue:
+        """An integer resized to another width."""
+        to, from_ = SCALAR_BITS[scalar], a.type.bits
+        return self.cast("trunc" if to < from_ else "sext" if signed else "zext", a, scalar)
+
+    def intrinsic(self, name: str, type_: LType, *args: LValue) -> LValue:
+        """Call `llvm.<name>.<type>` overloaded on its result type alone."""
+        return self.call(f"llvm.{name}.{type_.suffix}", type_, *args)
+
+    def call(self, name: str, type_: LType, *args: LValue) -> LValue:
+        """Call a function or intrinsic by its full name, declaring it."""
+        self.module.declare(name, type_, [a.type for a in args])
+        return self.emit(type_, f"call {type_} @{name}({', '.join(map(str, args))})")
+
+    # --- vectors ---------------------------------------------------------------------------------------------------------
+
+    def extract(self, vector: LValue, lane: int) -> LValue:
+        return self.emit(LType(vector.type.scalar), f"extractelement {vector}, i32 {lane}")
+
+    def insert(self, vector: LValue, value: LValue, lane: int) -> LValue:
+        return self.emit(vector.type, f"insertelement {vector}, {value}, i32 {lane}")
+
+    def shuffle(self, a: LValue, b: LValue | None, lanes: Sequence[int]) -> LValue:
+        """Lanes of a (0 ..) and b (a.lanes ..) in the given order."""
+        type_ = LType(a.type.scalar, len(lanes))
+        other = b if b else LValue("poison", a.type)
+        return self.emit(type_, f"shufflevector {a}, {other}, <{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>")
+
+    # --- memory ----------------------------------------------------------------------------------------------------------
+
+    def gep(self, scalar: str, pointer: LValue, index: LValue) -> LValue:
+        """The address index elements of scalar past pointer (a vector of addresses where either has lanes)."""
+        lanes = max(pointer.lanes, index.lanes)
+        return self.emit(LType("ptr", lanes), f"getelementptr {scalar}, {pointer}, {index}")
+
+    def load(self, type_: LType, pointer: LValue, align: int, flags: str = "") -> LValue:
+        return self.emit(type_, f"load {type_}, {pointer}, align {align}{flags}")
+
+    def store(self, value: LValue, pointer: LValue, align: int, flags: str = "") -> None:
+        self.line(f"store {value}, {pointer}, align {align}{flags}")
+
+    def masked_load(self, type_: LType, pointer: LValue, align: int, mask: LValue, other: LValue) -> LValue:
+        """Lanes of mask from consecutive addresses, the others from `other`; masked-off lanes touch no memory."""
+        name = f"llvm.masked.load.{type_.suffix}.p0"
+        self.module.declare(name, type_, ["ptr", "i32", mask.type, type_])
+        return self.emit(type_, f"call {type_} @{name}({pointer}, i32 {align}, {mask}, {other})")
+
+    def masked_store(self, value: LValue, pointer: LValue, align: int, mask: LValue) -> None:
+        name = f"llvm.masked.store.{value.type.suffix}.p0"
+        self.module.declare(name, "void", [value.type, "ptr", "i32", mask.type])
+        self.line(f"call void @{name}({value}, {pointer}, i32 {align}, {mask})")
+
+    def gather(self, type_: LType, pointers: LValue, align: int, mask: LValue, other: LValue) -> LValue:
+        name = f"llvm.masked.gather.{type_.suffix}.{pointers.type.suffix}"
+        self.module.declare(name, type_, [pointers.type, "i32", mask.type, type_])
+        return self.emit(type_, f"call {type_} @{name}({pointers}, i32 {align}, {mask}, {other})")
+
+    def scatter(self, value: LValue, pointers: LValue, align: int, mask: LValue) -> None:
+        """Store lane by lane in increasing order where mask; the last of equal addresses wins."""
+        name = f"llvm.masked.scatter.{value.type.suffix}.{pointers.type.suffix}"
+        self.module.declare(name, "void", [value.type, pointers.type, "i32", mask.type])
+        self.line(f"call void @{name}({value}, {pointers}, i32 {align}, {mask})")
+
+    # --- the whole function ----------------------------------------------------------------------------------------------
+
+    def function(self, head: str, attributes: str = "") -> None:
+        """Close the function: `head` is its signature, e.g. `define i32 @k(ptr %args)`. Adds it to the module."""
+        assert self.closed, f"block {self.block} has no terminator"
+        body = [line for line in self.lines if line]
+        self.module.functions.append("\n".join([f"{head} {attributes}{{".replace("  ", " "), "entry:", *self.slots, *body, "}"]))

@@ -1,0 +1,111 @@
+"""Values of one IR type over the lanes of a loop nest, or of a single scalar.
+
+Narrow floats (f16, bf16, fp8) have two forms: `raw`, their bits as integers, and `wide`, the same value as f32. Each is
+made from the other on demand and kept, so that a chain of bf16 operations never packs and unpacks between two of them.
+The wide form of a narrow float is always a value that the narrow type can hold: every operation rounds its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..ir.tile import Op
+from ..ir.types import NARROW_FLOATS, Pointer, Scalar
+from ..llvm.emit import Builder, LType, LValue
+
+# The LLVM scalar that holds a value of the kind in a register (raw form).
+REGISTER = {
+    "i1": "i1",
+    "i8": "i8",
+    "i16": "i16",
+    "i32": "i32",
+    "i64": "i64",
+    "index": "i64",
+    "f64": "double",
+    "f32": "float",
+    "f16": "i16",
+    "bf16": "i16",
+    **{kind: "i8" for kind in NARROW_FLOATS if kind.startswith("f8")},
+}
+
+
+def register_type(type_: Scalar | Pointer, lanes: int = 0) -> LType:
+    """The LLVM type of a value in raw form."""
+    return LType("ptr" if isinstance(type_, Pointer) else REGISTER[type_.kind], lanes)
+
+
+def is_narrow(type_: Scalar | Pointer) -> bool:
+    """f16, bf16 and fp8: computed in f32 and rounded after each operation."""
+    return isinstance(type_, Scalar) and type_.kind in NARROW_FLOATS
+
+
+class Lanes:
+    """One operand or result of an elementwise handler."""
+
+    __slots__ = ("_raw", "_wide", "type")
+
+    def __init__(self, type_: Scalar | Pointer, raw: LValue | None = None, wide: LValue | None = None) -> None:
+        assert raw is not None or wide is not None
+        self.type = type_
+        self._raw = raw
+        self._wide = wide
+
+    @property
+    def lanes(self) -> int:
+        return (self._raw or self._wide).lanes  # type: ignore[union-attr]
+
+    def raw(self, b: Builder) -> LValue:
+        """The value in its own type; for a narrow float, its bits."""
+        if self._raw is None:
+            from .convert import narrow_exact
+
+            assert self._wide is not None and isinstance(self.type, Scalar)
+            self._raw = narrow_exact(b, self._wide, self.type.kind)
+        return self._raw
+
+    def wide(self, b: Builder) -> LValue:
+        """A narrow float as f32; any other value as it is."""
+        if not is_narrow(self.type):
+            return self.raw(b)
+        if self._wide is None:
+            from .convert import widen
+
+            assert self._raw is not None and isinstance(self.type, Scalar)
+            self._wide = widen(b, self._raw, self.type.kind)
+        return self._wide
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the generated code may use; everything here is in the cache key.
+
+    `features` are LLVM's names of the host's features. `lanes` is the preferred number of f32 lanes of one chunk.
+    """
+
+    triple: str
+    cpu: str
+    features: frozenset[str]
+
+    @property
+    def vector_bits(self) -> int:
+        """Width of a full vector register."""
+        if "avx512f" in self.features:
+            return 512
+        return 256 if "avx2" in self.features else 128
+
+
+Handler = Callable[[Builder, Op, Sequence[Lanes]], Sequence[Lanes]]
+ELEMENTWISE: dict[str, Handler] = {}
+
+
+def elementwise(*names: str) -> Callable[[Handler], Handler]:
+    """Register the handler of elementwise ops. It gets the op and its operands' lanes, and returns its results'."""
+
+    def register(handler: Handler) -> Handler:
+        for name in names:
+            assert name not in ELEMENTWISE, name
+            ELEMENTWISE[name] = handler
+        return handler
+
+    return register
