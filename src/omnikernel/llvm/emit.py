@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-SCALAR_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
+SCALAR_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128, "half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,13 @@ def float_bits_text(scalar: str, bits: int) -> str:
 
 @dataclass
 class Module:
-    """The text of one LLVM module: declarations on demand, globals, and function bodies."""
+    """The text of one LLVM module: declarations on demand, globals, and function bodies.
+
+    `features` are LLVM's names of the features that the code may use (`avx2`, `f16c`): handlers choose by them.
+    """
 
     triple: str = ""
+    features: frozenset[str] = frozenset()
     declarations: dict[str, str] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
