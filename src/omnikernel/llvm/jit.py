@@ -1,0 +1,154 @@
+"""From LLVM IR text to object code, and from object code to an address in this process.
+
+The pass pipeline is short on purpose: the text already holds explicit lane vectors and hoisted address arithmetic, so
+promoting slots, combining and simplifying is all that pays. Every external symbol is looked up before the object code
+is accepted, so a missing library function is an error at compile time and never a jump to nowhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from ..errors import UnresolvedSymbol
+from ..lower.lanes import Target
+
+_LOCK = threading.Lock()
+
+
+@functools.cache
+def _initialise() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.load_library_permanently("libm.so.6")
+
+
+@functools.cache
+def llvm_version() -> str:
+    """LLVM's version with llvmlite's, for cache keys and `omnikernel info`."""
+    import llvmlite
+
+    return f"{'.'.join(map(str, llvm.llvm_version_info))} (llvmlite {llvmlite.__version__})"
+
+
+@functools.cache
+def host_target() -> Target:
+    """The machine this process runs on."""
+    _initialise()
+    features = frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
+    return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+
+
+def _machine(target: Target) -> Any:
+    _initialise()
+    if not target.triple.startswith(llvm.get_process_triple().split("-")[0]):
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    # 512-bit registers are wanted wherever they exist: LLVM avoids them by default on some processors.
+    features = [f"+{name}" for name in sorted(target.features)] + ["-prefer-256-bit"]
+    found = llvm.Target.from_triple(target.triple)
+    return found.create_target_machine(
+        cpu=target.cpu, features=",".join(features), opt=2, reloc="pic", codemodel="small"
+    )
+
+
+def _optimised(text: str, machine: Any) -> Any:
+    module = llvm.parse_assembly(text)
+    module.verify()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_simplify_cfg_pass()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_new_gvn_pass()
+    passes.add_simplify_cfg_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    return module
+
+
+def compile_object(text: str, target: Target) -> bytes:
+    """Compile LLVM IR text to relocatable object code.
+
+    Raises:
+        UnresolvedSymbol: the code calls a function that this process cannot provide (checked for the host only).
+    """
+    with _LOCK:
+        machine = _machine(target)
+        data: bytes = machine.emit_object(_optimised(text, machine))
+        if target == host_target():
+            missing = [name for name in undefined_symbols(data) if llvm.address_of_symbol(name) is None]
+            if missing:
+                raise UnresolvedSymbol(f"generated code calls {', '.join(missing)}, which this host does not provide")
+    return data
+
+
+def assembly(text: str, target: Target) -> str:
+    """The assembly of LLVM IR text, for reading."""
+    with _LOCK:
+        machine = _machine(target)
+        return str(machine.emit_assembly(_optimised(text, machine)))
+
+
+def undefined_symbols(data: bytes) -> Iterator[str]:
+    """Names that an ELF64 little-endian object needs from elsewhere (System V gABI, chapter 4)."""
+    if data[:6] != b"\x7fELF\x02\x01":
+        return
+    (table_offset,) = struct.unpack_from("<Q", data, 0x28)
+    entry_size, count = struct.unpack_from("<HH", data, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", data, table_offset + i * entry_size) for i in range(count)]
+    for _, kind, _, _, offset, size, link, _, _, each in headers:
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        names = headers[link][4]
+        for at in range(offset + each, offset + size, each):
+            name, _, _, section = struct.unpack_from("<IBBH", data, at)
+            if section == 0 and name:
+                yield data[names + name : data.index(b"\0", names + name)].decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Object code in memory. The address is valid while this object lives."""
+
+    address: int
+    engine: Any
+
+
+@functools.cache
+def _lljit() -> Any:
+    _initialise()
+    return llvm.create_lljit_compiler()
+
+
+_counter = iter(range(1 << 62))
+
+
+def load_object(data: bytes, name: str) -> Loaded:
+    """Link object code into this process and find the symbol `name`."""
+    with _LOCK:
+        library = llvm.JITLibraryBuilder().add_object_img(data).export_symbol(name).add_current_process()
+        tracker = library.link(_lljit(), f"kernel{next(_counter)}")
+        return Loaded(int(tracker[name]), tracker)
+
+
+def function_at(address: int) -> Any:
+    """A ctypes function with the signature documented in `pipeline.Artefact`."""
+    kind = ctypes.CFUNCTYPE(
+        ctypes.c_int32,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_int64,
+        ctypes.c_int64,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    )
+    return kind(address)
