@@ -1,0 +1,122 @@
+"""The command `omnikernel`: look at this installation, at a kernel's stages, and at the cache.
+
+Needs the extra `cli` (typer and rich); without it the command says so. Results go to standard output, everything
+else to standard error. The exit status is 0 where all is well, 1 where it is not, 2 for a wrong command line.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+if TYPE_CHECKING:
+    import typer as _typer
+
+
+class Stage(StrEnum):
+    """A stage of the pipeline whose text can be shown."""
+
+    ttir = "ttir"
+    tile = "tile"
+    llvm = "llvm"
+    asm = "asm"
+
+
+def info() -> int:
+    """Print what works here; returns the exit status."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from .info import facts
+
+    marks = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "bad": "[red]bad[/]"}
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    found = facts()
+    for fact in found:
+        table.add_row(fact.name, marks[fact.state], fact.found.replace("[", r"\["))
+    Console().print(table)
+    return 1 if any(fact.state == "bad" for fact in found) else 0
+
+
+def stage_text(spec: str, signature: str, defines: list[str], stage: Stage) -> str:
+    """The text of one stage of the kernel `FILE:kernel`.
+
+    Raises:
+        OmnikernelError: the kernel, its signature or its constants do not fit, or it does not compile.
+    """
+    from .errors import ArgumentValueError
+    from .frontend import constant, load_kernel, ttir_text
+
+    wrong = [text for text in defines if "=" not in text]
+    if wrong:
+        raise ArgumentValueError(f"-D {wrong[0]}: expected NAME=VALUE")
+    constants = {name: constant(value) for name, _, value in (text.partition("=") for text in defines)}
+    ttir = ttir_text(load_kernel(spec), signature, constants)
+    if stage is Stage.ttir:
+        return ttir
+    from . import pipeline
+
+    return pipeline.compile_text(ttir).texts[stage.value]
+
+
+def _app() -> _typer.Typer:
+    import typer
+
+    app = typer.Typer(add_completion=False, no_args_is_help=True, help=(__doc__ or "").partition("\n")[0])
+
+    @app.command("info", help="What works here, and why not where it does not.")
+    def _info() -> None:
+        raise typer.Exit(info())
+
+    @app.command("dump", help="Print one stage of a kernel: ttir, tile, llvm or asm.")
+    def _dump(
+        kernel: Annotated[str, typer.Argument(metavar="FILE:kernel", help="A file and the kernel's name in it.")],
+        sig: Annotated[str, typer.Option(help='Types of the arguments that are no constants: "*fp32,*fp32:16,i32".')],
+        define: Annotated[list[str] | None, typer.Option("-D", metavar="NAME=VALUE", help="A constant.")] = None,
+        stage: Annotated[Stage, typer.Option(help="Which stage.")] = Stage.tile,
+    ) -> None:
+        from .errors import OmnikernelError
+
+        try:
+            print(stage_text(kernel, sig, define or [], stage))
+        except OmnikernelError as error:
+            print(f"omnikernel dump: {error}", file=sys.stderr)
+            raise typer.Exit(1) from error
+
+    @app.command("cache", help="Where compiled kernels are kept, and how much there is.")
+    def _cache(clear: Annotated[bool, typer.Option("--clear", help="Delete them.")] = False) -> None:
+        print(cache(clear=clear))
+
+    return app
+
+
+def cache(clear: bool = False) -> str:
+    """Describe the kernel cache, after emptying it where asked to. Only our own files are deleted."""
+    from . import config
+
+    folder = config.cache_dir()
+    files = [p for p in folder.rglob("*") if p.is_file()] if folder.is_dir() else []
+    size = sum(p.stat().st_size for p in files) / 2**20
+    if not clear:
+        return f"{folder}: {len(files)} files, {size:.1f} MiB"
+    for path in files:
+        path.unlink(missing_ok=True)
+    return f"{folder}: deleted {len(files)} files, {size:.1f} MiB"
+
+
+def main() -> None:
+    """Entry point of the command `omnikernel`."""
+    try:
+        import rich  # noqa: F401
+        import typer  # noqa: F401
+    except ImportError as error:
+        sys.exit(f"omnikernel: the command needs {error.name}: pip install 'omnikernel[cli]'")
+    _app()()
+
+
+if __name__ == "__main__":
+    main()
