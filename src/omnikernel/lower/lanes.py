@@ -55,6 +55,11 @@ class Lanes:
     def lanes(self) -> int:
         return (self._raw or self._wide).lanes  # type: ignore[union-attr]
 
+    @property
+    def has_wide(self) -> bool:
+        """Whether the wide form of a narrow float exists already."""
+        return self._wide is not None
+
     def raw(self, b: Builder) -> LValue:
         """The value in its own type; for a narrow float, its bits."""
         if self._raw is None:
@@ -74,6 +79,14 @@ class Lanes:
             assert self._raw is not None and isinstance(self.type, Scalar)
             self._wide = widen(b, self._raw, self.type.kind)
         return self._wide
+
+    def spread(self, b: Builder, lanes: int) -> Lanes:
+        """A scalar in every lane, in the forms there are; lanes stay as they are."""
+        if self.lanes == lanes:
+            return self
+        raw = b.splat(self._raw, lanes) if self._raw is not None else None
+        wide = b.splat(self._wide, lanes) if self._wide is not None else None
+        return Lanes(self.type, raw, wide)
 
 
 @dataclass(frozen=True, slots=True)
