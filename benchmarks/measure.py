@@ -1,0 +1,71 @@
+"""Timing: contenders take turns, round by round, so that whatever disturbs the machine disturbs all of them.
+
+A figure is a median over rounds; a ratio is the median of the rounds' ratios, which is steadier than the ratio of two
+medians. Within a round a contender runs often enough for the clock to be exact.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a call (median over rounds), and how long ours takes as a share of it (median of the rounds' ratios)."""
+
+    seconds: float
+    ratio: float
+
+
+def _repeats(call: Call, enough: float) -> int:
+    """How many calls take about `enough` seconds. Runs the call, so it also warms it up."""
+    call()
+    count = 1
+    while True:
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        took = time.perf_counter() - start
+        if took >= enough or count >= 1 << 20:
+            return count
+        count = max(count + 1, min(count * 10, int(count * enough / max(took, 1e-9)) + 1))
+
+
+def interleaved(calls: Mapping[str, Call], rounds: int, enough: float = 0.004) -> dict[str, Timing]:
+    """Time every call, in turn, `rounds` times. The one named "ours" is what the others are compared with.
+
+    Args:
+        calls: name -> a call without arguments.
+        rounds: how many times each gets its turn.
+        enough: seconds a turn should take at least; a slower call runs once a turn.
+    """
+    repeats = {name: _repeats(call, enough) for name, call in calls.items()}
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds):
+        names = list(calls) if turn % 2 == 0 else list(reversed(calls))
+        for name in names:
+            call, count = calls[name], repeats[name]
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            times[name].append((time.perf_counter() - start) / count)
+    ours = times["ours"]
+    return {
+        name: Timing(statistics.median(t), statistics.median(o / x for o, x in zip(ours, t, strict=True)))
+        for name, t in times.items()
+    }
+
+
+def median_seconds(call: Call, rounds: int) -> float:
+    """Median seconds of `rounds` single calls, without warming up."""
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
