@@ -1,7 +1,7 @@
 """What a caller may hand to a launch, and what must come of it: one function a behaviour.
 
-Each runs compiled, in Triton's interpreter, and with torch and jax hidden. `python launches.py [--hide]` runs all in
-this process and prints a line of JSON each; test_launches.py does that for the modes that need a process.
+Each runs compiled, in Triton's interpreter, and with torch and jax hidden: test_launches.py calls `run_all` in a
+process of its own for the modes that need one.
 """
 
 from __future__ import annotations
@@ -11,10 +11,6 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-
-HIDE = "--hide" in sys.argv
-if __name__ == "__main__" and HIDE:
-    sys.modules["torch"] = sys.modules["jax"] = None  # type: ignore[assignment]
 
 import ml_dtypes
 import numpy as np
@@ -374,7 +370,3 @@ def run_all(hide: bool) -> None:
         print(json.dumps({"name": name, "error": error}), flush=True)
     imported = sorted(name for name in ("torch", "jax") if sys.modules.get(name) is not None)
     print(json.dumps({"name": "imported", "error": ", ".join(imported)}), flush=True)
-
-
-if __name__ == "__main__":
-    run_all(HIDE)

@@ -28,8 +28,12 @@ def test_compiled(name: str) -> None:
 def outcomes(hide: bool, interpret: bool) -> dict[str, str]:
     """Name -> error of every case, run in one process of that mode."""
     env = {**os.environ, "TRITON_INTERPRET": "1"} if interpret else dict(os.environ)
-    command = [sys.executable, str(Path(launches.__file__)), *(["--hide"] if hide else [])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=env)
+    hiding = "sys.modules['torch'] = sys.modules['jax'] = None; " if hide else ""
+    code = f"import sys; {hiding}import launches; launches.run_all({hide})"
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), env.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False, env=env
+    )
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert done.returncode == 0, f"after {found[-1:]}: exit status {done.returncode}\n{done.stderr[-2000:]}"
     return {entry["name"]: entry["error"] for entry in found}
