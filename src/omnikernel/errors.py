@@ -33,3 +33,7 @@ class ArgumentValueError(OmnikernelError, ValueError):
 
 class DeviceAssertionError(OmnikernelError, AssertionError):
     """A `tl.device_assert` of the kernel failed."""
+
+
+class CorruptArtefact(OmnikernelError):
+    """A stored kernel that is damaged, truncated or of another format."""

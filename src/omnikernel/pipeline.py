@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .ir.types import Pointer, Scalar
@@ -53,6 +53,7 @@ class Artefact:
     asserts: tuple[str, ...] = ()
     cost: float = 0.0  # estimated nanoseconds of one program; 0 where unknown
     texts: dict[str, str] = field(default_factory=dict)  # stage name -> text, for dumps
+    options: Options = Options(disjoint=True)  # what it was compiled with; a launcher derives the other variant from it
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -64,4 +65,5 @@ class Artefact:
             "asserts": list(self.asserts),
             "cost": self.cost,
             "texts": self.texts,
+            "options": asdict(self.options),
         }
