@@ -39,10 +39,10 @@ class Interpreter:
         return self.run_function(self.kernel.function(name), args)
 
     def run_function(self, function: Function, args: Sequence[Array]) -> tuple[Array, ...]:
-        """Run a function in a frame of its own."""
-        self.frames.append({})
+        """Run a function in a frame of its own. Its entry block may repeat the function's arguments, or have none."""
+        self.frames.append(dict(zip(function.args, args, strict=True)))
         try:
-            return self.run_region(function.body, args).values
+            return self.run_region(function.body, args if function.body.blocks[0].args else ()).values
         finally:
             self.frames.pop()
 
@@ -145,9 +145,9 @@ def run(
     entry = kernel.entry
     if len(slots) != len(entry.args):
         raise ArgumentTypeError(f"{entry.name} takes {len(entry.args)} arguments, got {len(slots)}")
-    args = [argument(slot, value.type, value.name) for slot, value in zip(slots, entry.args, strict=True)]
     machine = Interpreter(kernel, grid, observer)
     with np.errstate(all="ignore"):
+        args = [argument(slot, value.type, value.name) for slot, value in zip(slots, entry.args, strict=True)]
         for z in range(grid[2]):
             for y in range(grid[1]):
                 for x in range(grid[0]):
