@@ -6,7 +6,9 @@ compiles a kernel; versions come from the installed packages' metadata.
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import sys
@@ -115,6 +117,8 @@ def _backend() -> Iterator[Fact]:
     if not owner.startswith("omnikernel"):
         yield Fact("backend", f"another package provides the backend `cpu`: {owner}; uninstall one of the two", "bad")
         return
+    for needed in ("llvmlite.binding", "omnikernel.pipeline", "omnikernel.runtime.launch"):
+        importlib.import_module(needed)  # what fails here is why the backend is not active
     active = sorted(name for name, backend in backends.items() if backend.driver.is_active())
     wanted = os.environ.get("TRITON_DEFAULT_BACKEND")
     chosen = f", TRITON_DEFAULT_BACKEND={wanted}" if wanted else ""
@@ -130,15 +134,11 @@ def _runtime() -> Iterator[Fact]:
 def _native() -> Iterator[Fact]:
     if not config.native_allowed():
         yield Fact("C extension", "turned off by OMNIKERNEL_NO_NATIVE: launches work, and take longer to start", "note")
-        return
-    from .runtime import native
-
-    if native.available():
-        yield Fact("C extension", "present")
+    elif importlib.util.find_spec("omnikernel._native") is None:
+        yield Fact("C extension", "not built (no C compiler at installation?): launches take longer to start", "note")
     else:
-        yield Fact(
-            "C extension", "not built (no C compiler at installation): launches work, and take longer to start", "note"
-        )
+        importlib.import_module("omnikernel._native")
+        yield Fact("C extension", "present")
 
 
 def _cache() -> Iterator[Fact]:
