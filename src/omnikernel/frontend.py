@@ -17,9 +17,9 @@ from .errors import ArgumentTypeError, ArgumentValueError, OmnikernelError
 
 Constant = bool | int | float | str | None
 
-_TYPES = frozenset(
-    "i1 i8 i16 i32 i64 u8 u16 u32 u64 fp16 bf16 fp32 fp64 fp8e4nv fp8e5 fp8e4b8 fp8e5b16 fp8e4b15".split()
-)
+_INTEGERS = frozenset({"i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"})
+_FLOATS = frozenset({"fp16", "bf16", "fp32", "fp64", "fp8e4nv", "fp8e5", "fp8e4b8", "fp8e5b16", "fp8e4b15"})
+_TYPES = _INTEGERS | _FLOATS
 
 
 def load_kernel(spec: str) -> Any:
