@@ -1,0 +1,50 @@
+"""Our compile errors, as Triton's callers expect them: also instances of `triton.compiler.errors.CompilationError`.
+
+Imported only while compiling: Triton's own modules are not loaded when the backend is discovered.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from triton.compiler.errors import CompilationError
+
+from ..errors import OmnikernelError, ParseError, UnresolvedSymbol, UnsupportedOp, VerifyError
+
+_KINDS = (UnsupportedOp, ParseError, VerifyError, UnresolvedSymbol)
+
+
+def _rebuild(kind: type[OmnikernelError], message: str) -> Exception:
+    failure: Exception = compilation_error(kind)(message)
+    return failure
+
+
+@functools.cache
+def compilation_error(kind: type[OmnikernelError]) -> type[Any]:
+    """The class that is both `kind` and Triton's `CompilationError`; made of one message, with no AST node."""
+
+    def init(self: Any, message: str) -> None:
+        Exception.__init__(self, message)
+        self.src = self.node = None
+        self.error_message = self.message = message
+
+    def reduce(self: Any) -> tuple[Any, ...]:
+        return _rebuild, (kind, self.message)
+
+    members = {"__init__": init, "__reduce__": reduce, "__module__": __name__, "__doc__": kind.__doc__}
+    return type(kind.__name__, (kind, CompilationError), members)
+
+
+@contextmanager
+def as_compilation_errors(kernel: str) -> Iterator[None]:
+    """Turn what says "this kernel cannot be compiled" into Triton's kind of error, naming the kernel."""
+    try:
+        yield
+    except _KINDS as error:
+        kind = next(k for k in _KINDS if isinstance(error, k))
+        text = str(error)
+        message = text if kernel in text else f"kernel {kernel}: {text}"
+        raise compilation_error(kind)(message) from error

@@ -1,0 +1,186 @@
+"""Triton's launches, adapted for the CPU: arrays of any library, grids of any form, a driver by the arrays' device.
+
+Everything here wraps a function of Triton's and hands over to it unchanged for launches that are not ours.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import diskcache, places, tuning
+
+_LOCK = threading.RLock()
+_MARK = "_omnikernel"  # on a wrapper: it is ours, and is not wrapped again
+
+
+def wrap(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Replace the attribute `name` by `make(attribute)`, once."""
+    stock = getattr(owner, name)
+    if getattr(stock, _MARK, False):
+        return
+    wrapper = functools.wraps(stock)(make(stock))
+    setattr(wrapper, _MARK, True)
+    setattr(owner, name, wrapper)
+
+
+def install() -> None:
+    """Adapt Triton's runtime; a second call does nothing. Needs `triton.runtime` and `triton.compiler` loaded."""
+    names = ("compiler.compiler", "runtime.driver", "testing", "runtime.autotuner", "runtime.jit")
+    # By name: `triton.runtime` has an attribute `driver` that is not the module.
+    compiler, drivers, testing, autotuner, jit = (importlib.import_module(f"triton.{name}") for name in names)
+    with _LOCK:
+        if not getattr(drivers.DriverConfig, _MARK, False):
+            places.make_active_a_thread_matter(drivers.DriverConfig)
+            setattr(drivers.DriverConfig, _MARK, True)
+        wrap(drivers, "_create_driver", _create_driver)
+        wrap(jit, "create_function_from_signature", _create_binder)
+        wrap(jit.JITFunction, "run", _run)
+        wrap(compiler, "get_cache_manager", diskcache.checked_manager)
+        wrap(compiler.CompiledKernel, "_init_handles", _init_handles)
+        wrap(compiler.CompiledKernel, "__getitem__", _launch_compiled)
+        wrap(testing, "do_bench_cudagraph", tuning.without_graph)
+        tuning.install(autotuner, wrap)
+
+
+def _create_driver(stock: Callable[[], Any]) -> Callable[[], Any]:
+    """Asking the GPU drivers whether they are active imports torch; skip that where there can be no GPU."""
+
+    def create() -> Any:
+        from triton.backends import backends
+
+        from .availability import usable
+        from .cpu_driver import CPUDriver
+
+        if (
+            not os.environ.get("TRITON_DEFAULT_BACKEND")
+            and "torch" not in sys.modules
+            and backends.keys() <= {"cpu", "nvidia", "amd"}
+            and no_gpu()
+            and usable()
+        ):
+            return CPUDriver()
+        return stock()
+
+    return create
+
+
+def no_gpu() -> bool:
+    """Linux shows no device file of an NVIDIA or AMD GPU (`/dev/dxg`: either, under WSL)."""
+    devices = Path("/dev")
+    return sys.platform == "linux" and not any(
+        (devices / name).exists() for name in ("nvidiactl", "nvidia0", "nvidia-caps", "dxg", "kfd")
+    )
+
+
+def _create_binder(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Specialise arrays that Triton does not know, and NumPy scalars; in binders of our backend only."""
+
+    def create(signature: Any, params: Any, backend: Any) -> Any:
+        binder = stock(signature, params, backend)
+        if backend.target.backend != "cpu":
+            return binder
+        from ..runtime.specialize import specialize
+
+        binder.__globals__["specialize_impl"] = specialize
+        constexprs = [(param.num, param.name) for param in params if param.is_constexpr]
+        return _plain_constexprs(binder, constexprs) if constexprs else binder
+
+    return create
+
+
+def _plain_constexprs(binder: Callable[..., Any], constexprs: list[tuple[int, str]]) -> Callable[..., Any]:
+    """NumPy scalars as constexpr arguments become Python's: the front end computes with those alone."""
+    import numpy as np
+
+    def bind(*args: Any, **kwargs: Any) -> Any:
+        bound, specialization, options = binder(*args, **kwargs)
+        for index, name in constexprs:
+            if isinstance(bound[name], np.generic):
+                bound[name] = bound[name].item()
+                specialization[index] = ("constexpr", bound[name])
+        return bound, specialization, options
+
+    return bind
+
+
+@functools.cache
+def _fast_path() -> Callable[..., Any] | None:
+    """The cached launch of `runtime.dispatch`, where this version has it."""
+    try:
+        from ..runtime.dispatch import try_launch
+    except ModuleNotFoundError:
+        return None
+    return try_launch
+
+
+def _run(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if not warmup and (fast := _fast_path()) is not None:
+            kernel = fast(self, grid, args, kwargs)
+            if kernel is not None:
+                return kernel
+        from triton.runtime.driver import driver
+
+        wanted = None
+        if not (places.is_ours(driver.active) and places.is_ours(driver.default)):
+            wanted = places.driver_for(places.place_of_all((*args, *kwargs.values())))
+        with places.using(wanted):
+            if places.is_ours(driver.active):
+                grid = as_grid(grid)
+            return stock(self, *args, grid=grid, warmup=warmup, **kwargs)
+
+    return run
+
+
+def as_grid(grid: Any) -> Any:
+    """A grid as Triton takes it: a tuple of ints. Lists, bare ints and NumPy ints are accepted; functions stay so.
+
+    Raises:
+        TypeError: the grid is not made of whole numbers.
+        ValueError: more than three dimensions, or none.
+    """
+    if grid is None:
+        return None
+    if callable(grid):
+        return lambda meta: as_grid(grid(meta))
+    entries = (grid,) if hasattr(grid, "__index__") and not hasattr(grid, "__len__") else tuple(grid)
+    if not 1 <= len(entries) <= 3:
+        raise ValueError(f"a grid has one to three dimensions, got {entries!r}")
+    try:
+        return tuple(entry.__index__() for entry in entries)
+    except AttributeError:
+        raise TypeError(f"a grid is made of whole numbers, got {entries!r}") from None
+
+
+def _init_handles(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Load a kernel by the driver of the target it was compiled for, whichever is active."""
+
+    def init_handles(self: Any) -> None:
+        if self.module is not None:
+            return
+        ours = self.metadata.target.backend == "cpu"
+        with places.using(places.driver_for("cpu" if ours else "gpu")):
+            stock(self)
+        if ours and hasattr(self, "_module_pid"):
+            # Triton 3.9 would ask the then active driver, perhaps a GPU's, to unload our code.
+            self._module_pid = None
+
+    return init_handles
+
+
+def _launch_compiled(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """`compiled[grid]` with a grid of fewer than three dimensions."""
+
+    def launch(self: Any, grid: Any) -> Any:
+        if self.metadata.target.backend == "cpu" and not callable(grid):
+            grid = (*as_grid(grid), 1, 1)[:3]
+        return stock(self, grid)
+
+    return launch
