@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
-
-if TYPE_CHECKING:
-    import typer as _typer
 
 
 class Stage(StrEnum):
@@ -63,37 +59,6 @@ def stage_text(spec: str, signature: str, defines: list[str], stage: Stage) -> s
     return pipeline.compile_text(ttir).texts[stage.value]
 
 
-def _app() -> _typer.Typer:
-    import typer
-
-    app = typer.Typer(add_completion=False, no_args_is_help=True, help=(__doc__ or "").partition("\n")[0])
-
-    @app.command("info", help="What works here, and why not where it does not.")
-    def _info() -> None:
-        raise typer.Exit(info())
-
-    @app.command("dump", help="Print one stage of a kernel: ttir, tile, llvm or asm.")
-    def _dump(
-        kernel: Annotated[str, typer.Argument(metavar="FILE:kernel", help="A file and the kernel's name in it.")],
-        sig: Annotated[str, typer.Option(help='Types of the arguments that are no constants: "*fp32,*fp32:16,i32".')],
-        define: Annotated[list[str] | None, typer.Option("-D", metavar="NAME=VALUE", help="A constant.")] = None,
-        stage: Annotated[Stage, typer.Option(help="Which stage.")] = Stage.tile,
-    ) -> None:
-        from .errors import OmnikernelError
-
-        try:
-            print(stage_text(kernel, sig, define or [], stage))
-        except OmnikernelError as error:
-            print(f"omnikernel dump: {error}", file=sys.stderr)
-            raise typer.Exit(1) from error
-
-    @app.command("cache", help="Where compiled kernels are kept, and how much there is.")
-    def _cache(clear: Annotated[bool, typer.Option("--clear", help="Delete them.")] = False) -> None:
-        print(cache(clear=clear))
-
-    return app
-
-
 def cache(clear: bool = False) -> str:
     """Describe the kernel cache, after emptying it where asked to. Only our own files are deleted."""
     from . import config
@@ -115,7 +80,9 @@ def main() -> None:
         import typer  # noqa: F401
     except ImportError as error:
         sys.exit(f"omnikernel: the command needs {error.name}: pip install 'omnikernel[cli]'")
-    _app()()
+    from .commands import app
+
+    app()
 
 
 if __name__ == "__main__":
