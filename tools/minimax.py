@@ -1,0 +1,135 @@
+"""Finds the polynomials of `omnikernel.lower.polynomials_*`: weighted fits, coefficients rounded one by one.
+
+    python tools/minimax.py [NAME ...]
+
+Prints each table as Python source with the largest error of the rounded polynomial, relative to the function (exact
+arithmetic). The method: a least-squares fit at Chebyshev points in 60-digit arithmetic, with weights moved toward the
+largest errors (Lawson's iteration), which ends close to the minimax polynomial. Round the coefficient of the lowest power to the format, fix it, solve for the others again, and so on. The last coefficients
+then absorb the rounding of the first, which matter most.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath as mp
+
+Real = Any
+mp.mp.dps = 60
+
+
+@dataclass(frozen=True)
+class Fit:
+    """target(x) is approximated by sum c_k x^k over `powers` on [low, high]; the error is divided by scale(x)."""
+
+    target: Callable[[Real], Real]
+    scale: Callable[[Real], Real]
+    powers: Sequence[int]
+    low: Real
+    high: Real
+    bits: int  # 24 for f32, 53 for f64
+
+
+def solve(fit: Fit, powers: Sequence[int], fixed: dict[int, Real], rounds: int = 8) -> list[Real]:
+    """Nearly minimax coefficients of the given powers, the others being fixed."""
+    middle, half, count = (fit.low + fit.high) / 2, (fit.high - fit.low) / 2, 8 * len(fit.powers) + 40
+    points = [middle - half * mp.cos(mp.pi * (i + mp.mpf("0.5")) / count) for i in range(count)]
+    scales = [fit.scale(x) for x in points]
+    wanted = [(fit.target(x) - sum(c * x**k for k, c in fixed.items())) / s for x, s in zip(points, scales, strict=True)]
+    rows = [[x**k / s for k in powers] for x, s in zip(points, scales, strict=True)]
+    weights = [mp.mpf(1)] * count
+    coefficients: list[Real] = []
+    for _ in range(rounds):
+        size = len(powers)
+        normal, right = mp.matrix(size, size), mp.matrix(size, 1)
+        for row, want, weight in zip(rows, wanted, weights, strict=True):
+            for i in range(size):
+                right[i] += weight * row[i] * want
+                for j in range(i + 1):
+                    normal[i, j] += weight * row[i] * row[j]
+        for i in range(size):
+            for j in range(i):
+                normal[j, i] = normal[i, j]
+        coefficients = list(mp.lu_solve(normal, right))
+        errors = [
+            abs(want - sum(c * r for c, r in zip(coefficients, row, strict=True)))
+            for row, want in zip(rows, wanted, strict=True)
+        ]
+        most = max(errors)
+        weights = [w * (e / most + mp.mpf("0.05")) for w, e in zip(weights, errors, strict=True)]
+    return coefficients
+
+
+def rounded(value: Real, bits: int) -> Real:
+    with mp.workprec(bits):
+        return +value
+
+
+def fit(task: Fit) -> tuple[dict[int, Real], Real]:
+    """Coefficients by power, rounded to the format, and the largest relative error."""
+    fixed: dict[int, Real] = {}
+    powers = list(task.powers)
+    while powers:
+        coefficients = solve(task, powers, fixed)
+        fixed[powers[0]] = rounded(coefficients[0], task.bits)
+        powers = powers[1:]
+    grid = [task.low + (task.high - task.low) * i / 1000 for i in range(1001)]
+    error = max(
+        abs((task.target(x) - sum(c * x**k for k, c in fixed.items())) / task.scale(x)) for x in grid if abs(x) > 1e-12
+    )
+    return fixed, error
+
+
+LN2, SQRT2 = mp.log(2), mp.sqrt(2)
+LOG_LOW, LOG_HIGH = 1 / SQRT2 - 1, SQRT2 - 1
+
+
+def _log_s(s: Real) -> Real:
+    """log((1 + s) / (1 - s)), of which log(1 + f) with s = f / (2 + f) is one."""
+    return mp.log((1 + s) / (1 - s))
+
+
+S_HIGH = LOG_HIGH / (2 + LOG_HIGH)
+# Each target has its leading terms taken away, so that these are exact in the polynomial: see the docstrings there.
+TASKS = {
+    # exp(r) = 1 + r + r^2 P(r)
+    "EXP_F32": Fit(lambda r: mp.exp(r) - 1 - r, mp.exp, range(2, 7), -LN2 / 2, LN2 / 2, 24),
+    "EXP_F64": Fit(lambda r: mp.exp(r) - 1 - r, mp.exp, range(2, 12), -LN2 / 2, LN2 / 2, 53),
+    # exp2(r) = 1 + r P(r)
+    "EXP2_F32": Fit(lambda r: mp.mpf(2) ** r - 1, lambda r: mp.mpf(2) ** r, range(1, 7), mp.mpf(-0.5), mp.mpf(0.5), 24),
+    # log(1 + f) = f - f^2/2 + f^3 P(f)
+    "LOG_F32": Fit(
+        lambda f: mp.log(1 + f) - f + f * f / 2, lambda f: mp.log(1 + f), range(3, 12), LOG_LOW, LOG_HIGH, 24
+    ),
+    # log(1 + f) = 2 s + s^3 P(s^2), s = f / (2 + f)
+    "LOG_F64": Fit(lambda s: _log_s(s) - 2 * s, _log_s, range(3, 17, 2), mp.mpf(0), S_HIGH, 53),
+    # sin(r) = r + r^3 P(r^2); cos(r) = 1 - r^2/2 + r^4 P(r^2)
+    "SIN_F32": Fit(lambda r: mp.sin(r) - r, mp.sin, range(3, 10, 2), mp.mpf(0), mp.pi / 4, 24),
+    "COS_F32": Fit(lambda r: mp.cos(r) - 1 + r * r / 2, mp.cos, range(4, 9, 2), mp.mpf(0), mp.pi / 4, 24),
+    "SIN_F64": Fit(lambda r: mp.sin(r) - r, mp.sin, range(3, 15, 2), mp.mpf(0), mp.pi / 4, 53),
+    "COS_F64": Fit(lambda r: mp.cos(r) - 1 + r * r / 2, mp.cos, range(4, 15, 2), mp.mpf(0), mp.pi / 4, 53),
+    # tanh(x) = x + x^3 P(x^2)
+    "TANH_F32": Fit(lambda x: mp.tanh(x) - x, mp.tanh, range(3, 14, 2), mp.mpf(0), mp.mpf("0.55"), 24),
+    # erf(x) = x + x P(x^2)
+    "ERF_SMALL_F32": Fit(lambda x: mp.erf(x) - x, mp.erf, range(1, 14, 2), mp.mpf(0), mp.mpf(1), 24),
+    # erf(x) = 1 - exp(Q(x - 1)) for 1 <= x < 4; an error of Q counts as much as erfc(x) is large
+    "ERF_LARGE_F32": Fit(
+        lambda x: mp.log(mp.erfc(x + 1)), lambda x: 1 / mp.erfc(x + 1), range(0, 9), mp.mpf(0), mp.mpf(3), 24
+    ),
+}
+
+
+def main() -> None:
+    for name in sys.argv[1:] or TASKS:
+        coefficients, error = fit(TASKS[name])
+        print(f"{name} = (  # relative error {mp.nstr(error, 3)} = 2^{mp.nstr(mp.log(error, 2), 4)}")
+        for power, value in coefficients.items():
+            print(f"    {float(value)!r},  # x^{power}")
+        print(")", flush=True)
+
+
+if __name__ == "__main__":
+    main()
