@@ -301,7 +301,7 @@ def programs_may_return_early() -> None:
     same(out, [1, 1, 1, 0, 0, 0, 0, 0])
 
 
-@case()
+@case(interpreted=False)
 def constants_of_an_enclosing_function() -> None:
     step = tl.constexpr(5)
 
