@@ -70,7 +70,7 @@ typedef struct {
 } Call;
 
 static PyTypeObject *table_type, *entry_type;
-static PyObject *runtime_knobs;
+static PyObject *knobs_module; /* triton.knobs */
 static int suspended;
 static struct {
     PyTypeObject *type;
@@ -79,7 +79,7 @@ static struct {
 static int identities;
 
 static struct {
-    PyObject *table, *globals, *pre_run, *enter, *leave, *calls, *debug, *inspection, *hash, *fail;
+    PyObject *table, *globals, *pre_run, *enter, *leave, *calls, *debug, *inspection, *hash, *runtime;
 } name;
 
 /* ---- the key ---- */
@@ -217,8 +217,8 @@ static Entry *find(const Table *table, const Call *call) {
 
 /* ---- the context of a launch ---- */
 
-static int no_calls(PyObject *hook_name) {
-    PyObject *hook = PyObject_GetAttr(runtime_knobs, hook_name);
+static int no_calls(PyObject *runtime, PyObject *hook_name) {
+    PyObject *hook = PyObject_GetAttr(runtime, hook_name);
     if (!hook) return 0;
     if (hook == Py_None) {
         Py_DECREF(hook);
@@ -236,18 +236,23 @@ static int is_set(const char *variable) {
     return value && *value && strcmp(value, "0") != 0;
 }
 
-/* 1: plain; 0: the stock path must look. `debug` gets knobs.runtime.debug. */
-static int plain_context(PyObject *function, int *debug) {
-    if (is_set("OMNIKERNEL_REFERENCE") || is_set("OMNIKERNEL_CHECK")) return 0;
-    if (!no_calls(name.enter) || !no_calls(name.leave)) return 0;
-    PyObject *inspection = PyObject_GetAttr(runtime_knobs, name.inspection);
-    int none = inspection == Py_None;
-    Py_XDECREF(inspection);
-    if (!none) return 0;
-    PyObject *flag = PyObject_GetAttr(runtime_knobs, name.debug);
+/* No hook, no stage inspection; `debug` gets knobs.runtime.debug. */
+static int plain_knobs(int *debug) {
+    PyObject *runtime = PyObject_GetAttr(knobs_module, name.runtime);
+    if (!runtime) return 0;
+    PyObject *inspection = PyObject_GetAttr(runtime, name.inspection);
+    PyObject *flag = PyObject_GetAttr(runtime, name.debug);
     *debug = flag ? PyObject_IsTrue(flag) : -1;
+    int plain = inspection == Py_None && *debug >= 0 && no_calls(runtime, name.enter) && no_calls(runtime, name.leave);
+    Py_XDECREF(inspection);
     Py_XDECREF(flag);
-    if (*debug < 0) return 0;
+    Py_DECREF(runtime);
+    return plain;
+}
+
+/* 1: plain; 0: the stock path must look. */
+static int plain_context(PyObject *function, int *debug) {
+    if (is_set("OMNIKERNEL_REFERENCE") || is_set("OMNIKERNEL_CHECK") || !plain_knobs(debug)) return 0;
     PyObject *hooks = PyObject_GetAttr(function, name.pre_run);
     int empty = hooks && PyList_Check(hooks) && PyList_Size(hooks) == 0;
     Py_XDECREF(hooks);
@@ -442,7 +447,7 @@ static PyObject *try_launch(PyObject *self, PyObject *const *items, Py_ssize_t c
         PyErr_SetString(PyExc_TypeError, "try_launch(function, grid, args: tuple, kwargs: dict | None)");
         return NULL;
     }
-    if (suspended || !runtime_knobs) Py_RETURN_NONE;
+    if (suspended || !knobs_module) Py_RETURN_NONE;
     Table *table = table_of(items[0]);
     if (!table) Py_RETURN_NONE;
     PyObject *compiled = launch_with(table, items[0], items[1], items[2], items[3] == Py_None ? NULL : items[3]);
@@ -676,8 +681,8 @@ static PyType_Spec entry_spec = {"omnikernel._native.Entry", sizeof(Entry), 0,
 static PyObject *set_knobs(PyObject *self, PyObject *knobs) {
     (void)self;
     Py_INCREF(knobs);
-    Py_XDECREF(runtime_knobs);
-    runtime_knobs = knobs;
+    Py_XDECREF(knobs_module);
+    knobs_module = knobs;
     Py_RETURN_NONE;
 }
 
@@ -708,7 +713,7 @@ static PyObject *suspend(PyObject *self, PyObject *change) {
 
 PyMethodDef ok_dispatch_methods[] = {
     {"try_launch", (PyCFunction)(void (*)(void))try_launch, METH_FASTCALL, try_launch_doc},
-    {"set_knobs", set_knobs, METH_O, "set_knobs(knobs.runtime): whose hooks and flags every launch looks at."},
+    {"set_knobs", set_knobs, METH_O, "set_knobs(triton.knobs): whose hooks and flags every launch looks at."},
     {"register_identity", register_identity, METH_VARARGS,
      "register_identity(type, hashed): constexprs of the type are told apart by identity (and attribute `hash`)."},
     {"suspend", suspend, METH_O, "suspend(+1 | -1) -> depth: while positive every launch takes the stock path."},
@@ -725,7 +730,7 @@ int ok_dispatch_init(PyObject *module) {
             {&name.pre_run, "pre_run_hooks"},   {&name.enter, "launch_enter_hook"},
             {&name.leave, "launch_exit_hook"},  {&name.calls, "calls"},
             {&name.debug, "debug"},             {&name.inspection, "add_stages_inspection_hook"},
-            {&name.hash, "hash"},
+            {&name.hash, "hash"},               {&name.runtime, "runtime"},
         };
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (!(*names[i].where = PyUnicode_InternFromString(names[i].text))) return -1;

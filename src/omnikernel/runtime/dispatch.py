@@ -1,0 +1,176 @@
+"""The fast launch path: straight from the arguments of `kernel[grid](...)` to a compiled kernel that fits them.
+
+In: what `JITFunction.run` gets. Out: the launch, done in C without Triton's binder, or None, and then nothing has happened
+and the stock path must run (it compiles, and it reports errors). After the stock path, `remember` stores what it ran. A
+call is left to the stock path whenever hooks, debug mode, changed globals or an unusual argument make its outcome
+uncertain; so is every call where the C extension is missing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..ir.types import Pointer, Scalar
+from ..pipeline import Parameter
+from . import pool
+from .launch import Executable, Launcher
+
+_TABLE = "_omnikernel_table"  # attribute of a JITFunction
+_POINTER, _INTEGER, _F32, _F64 = range(4)  # kinds of slots, as in dispatch.c
+_NOT_YET = (0, 0, 0.0)
+
+
+@cache
+def _native() -> ModuleType | None:
+    """The C extension, told about NumPy and Triton; None where it is missing."""
+    native = pool.native()
+    if native is None:
+        return None
+    import triton
+    import triton.language as tl
+    from triton.runtime.jit import JITFunction
+
+    pool.pool()  # sets the number of threads
+    native.set_knobs(triton.knobs)
+    native.register_identity(tl.dtype, False)
+    native.register_identity(JITFunction, True)
+    sample = np.zeros((3, 4, 5), np.float32)[1:, ::-2, 3:]
+    sample.flags.writeable = False
+    native.setup_numpy(np.ndarray, sample, sample.ctypes.data, sample.shape, sample.strides, sample.dtype, False)
+    return native
+
+
+def try_launch(jit_function: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Launch if a remembered kernel fits this call.
+
+    Args:
+        jit_function: a Triton JITFunction.
+        grid: tuple, list, int or function of the bound arguments.
+        args: positional arguments of the launch.
+        kwargs: keyword arguments, options such as `num_warps` included, without `grid` and `warmup`.
+
+    Returns:
+        The compiled kernel (what `JITFunction.run` returns) after a launch; None where nothing was done.
+
+    Raises:
+        DeviceAssertionError: a `tl.device_assert` failed.
+        Exception: whatever a grid function raised.
+    """
+    native = _native()
+    return native.try_launch(jit_function, grid, args, kwargs) if native is not None else None
+
+
+def remember(jit_function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compiled_kernel: Any) -> bool:
+    """Store what the stock path has just launched, for calls like this one.
+
+    Args:
+        jit_function, args, kwargs: as for `try_launch`.
+        compiled_kernel: what the stock `JITFunction.run` returned.
+
+    Returns:
+        Whether later calls can take the fast path.
+    """
+    native = _native()
+    launcher = getattr(compiled_kernel, "_run", None)
+    if native is None or not isinstance(launcher, Launcher) or launcher.executable is None:
+        return False
+    table = _table(native, jit_function)
+    slots = _slots(launcher, jit_function.arg_names, args, kwargs)
+    if table is None or slots is None:
+        return False
+    for value in (*args, *kwargs.values()):
+        _register_exchange(native, type(value))
+    variants = [_variant(launcher.executable, disjoint) for disjoint in (False, True)]
+    debug = bool(sys.modules["triton"].knobs.runtime.debug)
+    stored: bool = table.add(args, kwargs, debug, compiled_kernel, launcher.executable, slots, *variants)
+    return stored
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Every launch takes the stock path meanwhile, in all threads."""
+    native = _native()
+    if native is not None:
+        native.suspend(1)
+    try:
+        yield
+    finally:
+        if native is not None:
+            native.suspend(-1)
+
+
+def _table(native: ModuleType, jit_function: Any) -> Any:
+    """The function's table, made at the first call; None where its parameters are not plain."""
+    table = vars(jit_function).get(_TABLE)
+    if table is None:
+        kinds = {parameter.kind for parameter in jit_function.signature.parameters.values()}
+        if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+            return None
+        parameters = jit_function.params
+        names = tuple(parameter.name for parameter in parameters)
+        constant = bytes(bool(parameter.is_constexpr) for parameter in parameters)
+        defaults = {parameter.name: parameter.default for parameter in parameters if parameter.has_default}
+        table = vars(jit_function)[_TABLE] = native.Table(names, constant, defaults)
+    return table
+
+
+def _variant(executable: Executable, disjoint: bool) -> tuple[int, int, float]:
+    loaded = executable.loaded(disjoint)
+    if loaded is None:
+        return _NOT_YET
+    return loaded.address, loaded.artefact.arena_bytes, loaded.artefact.cost
+
+
+def _slots(
+    launcher: Launcher, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[int, int, int, int, bool], ...] | None:
+    """Where each parameter's value is in such a call; None where a parameter needs the stock path."""
+    executable = launcher.executable
+    assert executable is not None
+    parameters = executable.artefact.parameters
+    if len(parameters) != len(launcher.leaves):  # tensor descriptors
+        return None
+    keywords = list(kwargs)
+    slots = []
+    for leaf, parameter in zip(launcher.leaves, parameters, strict=True):
+        position = leaf.path[0]
+        described = _slot(parameter)
+        if len(leaf.path) != 1 or described is None:
+            return None
+        if position >= len(args):
+            if names[position] not in keywords:  # a default value
+                return None
+            position = len(args) + keywords.index(names[position])
+        slots.append((position, *described))
+    return tuple(slots)
+
+
+def _slot(parameter: Parameter) -> tuple[int, int, int, bool] | None:
+    """Kind, bits, bytes of an element, written; None for a type that C does not encode."""
+    type_ = parameter.type
+    if isinstance(type_, Pointer):
+        if not isinstance(type_.pointee, Scalar):
+            return None
+        return _POINTER, 0, type_.pointee.bytes, parameter.written
+    if type_.is_integer:
+        return _INTEGER, type_.bits, 0, False
+    kind = {"f32": _F32, "f64": _F64}.get(type_.kind)
+    return None if kind is None else (kind, 0, 0, False)
+
+
+def _register_exchange(native: ModuleType, type_: type) -> None:
+    """Let C read torch tensors. Subclasses may mean something else by their memory, so only the two plain types."""
+    torch = sys.modules.get("torch")
+    if torch is None or type_ not in (torch.Tensor, torch.nn.Parameter):
+        return
+    capsule = getattr(type_, "__dlpack_c_exchange_api__", None)
+    if capsule is not None:
+        native.register_exchange(type_, capsule)
