@@ -46,7 +46,9 @@ def paths(value: Any, at: tuple[int, ...]) -> list[tuple[tuple[int, ...], str]]:
     return [(at, value)]
 
 
-def make_ttir(kernel: Any, signature: dict[str, Any], constants: dict[str, Any], capability: int = 80, simplify: bool = True) -> Any:
+def make_ttir(
+    kernel: Any, signature: dict[str, Any], constants: dict[str, Any], capability: int = 80, simplify: bool = True
+) -> Any:
     """The TTIR module of a kernel, after the usual first passes if `simplify`."""
     target = GPUTarget("cuda", capability, 32)
     backend = make_backend(target)

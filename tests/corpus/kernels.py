@@ -138,8 +138,8 @@ def attention(q, k, v, out, S, scale, BM: tl.constexpr, BN: tl.constexpr, D: tl.
     top = tl.full([BM], -float("inf"), tl.float32)
     total = tl.zeros([BM], tl.float32)
     acc = tl.zeros([BM, D], tl.float32)
-    for low in range(0, (start + 1) * BM, BN):
-        low = tl.multiple_of(low, BN)
+    for at in range(0, (start + 1) * BM, BN):
+        low = tl.multiple_of(at, BN)
         n = low + tl.arange(0, BN)
         kt = tl.load(k + head * S * D + n[None, :] * D + d[:, None])
         s = tl.dot(x, kt, input_precision="ieee") * scale
@@ -371,7 +371,7 @@ def external(a, o, h, N: tl.constexpr):
     z = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
     tl.store(o + i, z)
     u, v = tl.inline_asm_elementwise(
-        "add.u32 $0, $2, $2;\n\tsub.u32 $1, $2, 1; // \"both\"", "=r,=r,r", [i], (tl.int32, tl.int32), False, 1
+        'add.u32 $0, $2, $2;\n\tsub.u32 $1, $2, 1; // "both"', "=r,=r,r", [i], (tl.int32, tl.int32), False, 1
     )
     tl.store(o + u + v, x)
 
@@ -398,8 +398,8 @@ def shapes(a, o, k, s, N: tl.constexpr):
     t = tl.permute(tl.reshape(t, (4, 4, N)), (2, 0, 1))
     t = tl.reshape(t, (N, N), can_reorder=True)
     j = tl.join(x, t)
-    l, r = tl.split(j)
-    f = tl.ravel(l) + tl.reshape(tl.interleave(x, x), (2 * N * N,)).reshape(2, N * N).sum(0)
+    left, r = tl.split(j)
+    f = tl.ravel(left) + tl.reshape(tl.interleave(x, x), (2 * N * N,)).reshape(2, N * N).sum(0)
     tl.store(o + tl.arange(0, N * N), f)
     c = tl.cat(i, i, can_reorder=True)
     tl.store(o + c, 1.0)
@@ -439,10 +439,8 @@ def combine_mean(m, s, c, n, t, d):
 @triton.jit
 def combine_if(x, y):
     if x > y:
-        z = x
-    else:
-        z = y + 1
-    return z
+        x += 1
+    return x
 
 
 @triton.jit
@@ -468,7 +466,7 @@ def reductions(a, o, k, N: tl.constexpr):
     tl.store(k + i[:, None], tl.sum(w, 1, keep_dims=True))
 
 
-@case("a:*fp32 o:*fp32 k:*i32", N=16)
+@case("a:*fp32 o:*fp32 k:*i32", N=8)
 @triton.jit
 def scans(a, o, k, N: tl.constexpr):
     i = tl.arange(0, N)
@@ -481,11 +479,11 @@ def scans(a, o, k, N: tl.constexpr):
     tl.store(k + i, tl.sort(v) + tl.sort(v, descending=True) + tl.associative_scan(v, 0, combine_if))
 
 
-@case("x:*fp32 o:*fp32", N=32)
+@case("x:*fp32 o:*fp32", N=16)
 @triton.jit
 def top(x, o, N: tl.constexpr):
     i = tl.arange(0, N)
-    tl.store(o + tl.arange(0, 8), tl.topk(tl.load(x + i), 8))
+    tl.store(o + tl.arange(0, 4), tl.topk(tl.load(x + i), 4))
 
 
 # --- memory ------------------------------------------------------------------------------------------------------
@@ -641,10 +639,10 @@ def dot_scaled(a, b, sa, sb, h, o, M: tl.constexpr, K: tl.constexpr):
 def debugging(a, f, n, N: tl.constexpr):
     i = tl.arange(0, N)
     x = tl.load(a + i)
-    tl.device_print("values \"here\"", x, n, tl.load(f + i), x.to(tl.uint32), hex=True)
+    tl.device_print('values "here"', x, n, tl.load(f + i), x.to(tl.uint32), hex=True)
     tl.device_print("only text")
     tl.device_assert(x > 3, "x must be > 3")
-    tl.device_assert(n > 3, "n: \\ and \"quotes\"\n", mask=None)
+    tl.device_assert(n > 3, 'n: \\ and "quotes"\n', mask=None)
     tl.device_assert(x < 9, "masked", mask=i < n)
     tl.store(a + i, x + tl.num_programs(0) + tl.num_programs(1) + tl.program_id(2))
 

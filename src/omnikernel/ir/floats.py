@@ -1,6 +1,6 @@
 """Bit patterns of floating-point values, for every float type of tile IR: exact, without NumPy.
 
-The literals of TTIR are decimal and read to the nearest value; the printer writes the shortest decimal that reads back.
+The literals of TTIR are decimal and read to the nearest value; the printer writes a short one that reads back.
 """
 
 from __future__ import annotations
@@ -101,13 +101,12 @@ def decode(bits: int, kind: str) -> float:
 
 
 def literal(bits: int, kind: str) -> str:
-    """The shortest decimal that reads back to these bits; hexadecimal bits for infinities and NaNs."""
+    """A decimal that reads back to these bits, short and near the exact value; infinities and NaNs in hexadecimal."""
     value = decode(bits, kind)
     if math.isnan(value) or math.isinf(value):
         return f"0x{bits:0{FLOAT_BITS[kind] // 4}X}"
-    for digits in range(1, 18):
-        text = f"{value:.{digits}g}"
-        if encode(float(text), kind) == bits:
-            break
+    text = repr(value)
+    if kind == "f32":  # the double nearest to an f32 takes many digits, the f32 itself at most nine
+        text = next(t for t in (f"{value:.{digits}g}" for digits in range(1, 10)) if encode(float(t), kind) == bits)
     mantissa, mark, exponent = text.partition("e")
     return (mantissa if "." in mantissa else mantissa + ".0") + mark + exponent

@@ -78,10 +78,11 @@ class _Printer:
         visibility = "public" if function.public else "private"
         results = f" -> ({', '.join(type_text(r) for r in function.results)})" if function.results else ""
         body = function.body
+        symbol = function.name if _WORD.fullmatch(function.name) else quote(function.name)
         if not body.blocks:
-            self.lines.append(f"  func {visibility} @{function.name}({', '.join(args)}){results}{self.loc(function.loc)}")
+            self.lines.append(f"  func {visibility} @{symbol}({', '.join(args)}){results}{self.loc(function.loc)}")
             return
-        self.lines.append(f"  func {visibility} @{function.name}({', '.join(args)}){results} {{")
+        self.lines.append(f"  func {visibility} @{symbol}({', '.join(args)}){results} {{")
         self.blocks(body, "  ", known_entry=body.blocks[0].args == function.args)
         self.lines.append("  }" + self.loc(function.loc))
 
@@ -113,7 +114,10 @@ class _Printer:
         if op.operands:
             line += " " + ", ".join(map(self.use, op.operands))
         if op.successors:
-            targets = [f"^{s.label}" + (f"({', '.join(map(self.use, s.operands))})" if s.operands else "") for s in op.successors]
+            targets = [
+                f"^{s.label}" + (f"({', '.join(map(self.use, s.operands))})" if s.operands else "")
+                for s in op.successors
+            ]
             line += " -> " + ", ".join(targets)
         usual = DEFAULTS.get(op.name, {})
         shown = {k: v for k, v in shown.items() if v is not None and not (k in usual and usual[k] == v)}
@@ -183,7 +187,8 @@ def attribute_text(value: Any) -> str:
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, float):
-        return f"0x{0:X}" if value != value else f"{value!r}"
+        mantissa, mark, exponent = repr(value).partition("e")
+        return mantissa + (".0" if mark and "." not in mantissa else "") + mark + exponent
     if isinstance(value, tuple):
         return "[" + ", ".join(map(attribute_text, value)) + "]"
     if isinstance(value, Mapping):

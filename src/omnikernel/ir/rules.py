@@ -67,12 +67,13 @@ def _only(region: Region) -> Block:
 # --- elementwise -------------------------------------------------------------------------------------------------
 
 # Operand, or operand and result, of one type.
-_UNIFORM = frozenset(
+_UNIFORM_NAMES = (
     "arith.addi arith.subi arith.muli arith.divsi arith.remsi arith.divui arith.remui arith.ceildivsi arith.ceildivui"
     " arith.floordivsi arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui arith.addf arith.subf"
     " arith.mulf arith.divf arith.remf arith.negf arith.maxsi arith.maxui arith.minsi arith.minui arith.maximumf"
-    " arith.minimumf arith.maxnumf arith.minnumf tt.clampf tt.precise_sqrt tt.precise_divf tt.mulhiui".split()
+    " arith.minimumf arith.maxnumf arith.minnumf tt.clampf tt.precise_sqrt tt.precise_divf tt.mulhiui"
 )
+_UNIFORM = frozenset(_UNIFORM_NAMES.split())
 _SCALAR_TOO = frozenset({"arith.select"})
 
 

@@ -109,7 +109,12 @@ class _Verifier:
                     raise self.fail(f"{operand!r} is used where it is not defined", op)
             self.counts(op, row)
             if row.terminator != (op is last):
-                raise self.fail("a terminator in the middle of a block" if row.terminator else "the block ends without a terminator", op)
+                raise self.fail(
+                    "a terminator in the middle of a block"
+                    if row.terminator
+                    else "the block ends without a terminator",
+                    op,
+                )
             if op.successors:
                 self.successors(op, labels)
             if row.terminator:
@@ -121,7 +126,10 @@ class _Verifier:
                 self.define(result, op, added)
 
     def counts(self, op: Op, row: Row) -> None:
-        for what, count, (least, most) in (("operands", len(op.operands), row.operands), ("results", len(op.results), row.results)):
+        for what, count, (least, most) in (
+            ("operands", len(op.operands), row.operands),
+            ("results", len(op.results), row.results),
+        ):
             if not least <= count <= most:
                 wanted = str(least) if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
                 raise self.fail(f"{count} {what}, expected {wanted}", op)
@@ -151,7 +159,9 @@ class _Verifier:
             raise self.fail("has successors, but is no branch", op)
         if parent is None:
             if op.name == "tt.return" and types_of(op.operands) != self.function.results:
-                raise self.fail(f"returns ({texts(types_of(op.operands))}), expected ({texts(self.function.results)})", op)
+                raise self.fail(
+                    f"returns ({texts(types_of(op.operands))}), expected ({texts(self.function.results)})", op
+                )
             allowed: tuple[str, ...] = ("tt.return",)
         else:
             allowed = _ENDINGS.get(parent.name, ())
@@ -179,7 +189,9 @@ class _Verifier:
             raise Wrong(f"no function @{callee}") from None
         if types_of(op.operands) != types_of(function.args) or types_of(op.results) != function.results:
             taken, given = texts(types_of(function.args)), texts(function.results)
-            raise Wrong(f"@{callee} is ({taken}) -> ({given}), called as ({texts(types_of(op.operands))}) -> ({texts(types_of(op.results))})")
+            raise Wrong(
+                f"@{callee} is ({taken}) -> ({given}), called as ({texts(types_of(op.operands))}) -> ({texts(types_of(op.results))})"
+            )
 
 
 _BRANCHES = {"cf.br": 1, "cf.cond_br": 2, "cf.switch": 1}
@@ -198,26 +210,24 @@ _ENDINGS = {
 def _children(blocks: Sequence[Block]) -> list[list[int]]:
     """The dominator tree: for each block, those it dominates directly. Unreachable blocks hang below the entry."""
     number = {block.label: i for i, block in enumerate(blocks)}
-    predecessors: list[list[int]] = [[] for _ in blocks]
-    for i, block in enumerate(blocks):
-        for op in block.ops[-1:]:
-            for successor in op.successors:
-                if successor.label in number:
-                    predecessors[number[successor.label]].append(i)
-    everything = set(range(len(blocks)))
-    dominators = [{0}, *(everything for _ in blocks[1:])]
+    targets = [
+        [number[s.label] for op in block.ops[-1:] for s in op.successors if s.label in number] for block in blocks
+    ]
+    reachable, open_blocks = {0}, [0]
+    while open_blocks:
+        new = set(targets[open_blocks.pop()]) - reachable
+        reachable |= new
+        open_blocks += new
+    dominators = dict.fromkeys(reachable, reachable) | {0: {0}}
     changed = True
     while changed:
         changed = False
-        for i in range(1, len(blocks)):
-            before = [dominators[p] for p in predecessors[i]]
-            found = set.intersection(*before) | {i} if before else everything
+        for i in sorted(reachable - {0}):
+            found = {i} | set.intersection(*(dominators[p] for p in reachable if i in targets[p]))
             if found != dominators[i]:
                 dominators[i], changed = found, True
     children: list[list[int]] = [[] for _ in blocks]
     for i in range(1, len(blocks)):
-        above = dominators[i] - {i}
-        reachable = dominators[i] is not everything and dominators[i] != everything or len(blocks) == 2 and predecessors[i]
-        nearest = max(above, key=lambda d: len(dominators[d])) if reachable else 0
-        children[nearest].append(i)
+        above = dominators.get(i, {0}) - {i}
+        children[max(above, key=lambda d: len(dominators[d]))].append(i)
     return children

@@ -91,7 +91,9 @@ def _blob(raw: bytes, kind: Scalar, size: int) -> tuple[int, ...]:
     """The elements of a hexadecimal blob: little-endian; i1 a byte an element, or a bit in older releases."""
     width = kind.bytes
     if len(raw) in (width * size, width):
-        return tuple(int.from_bytes(raw[i : i + width], "little") & ((1 << kind.bits) - 1) for i in range(0, len(raw), width))
+        return tuple(
+            int.from_bytes(raw[i : i + width], "little") & ((1 << kind.bits) - 1) for i in range(0, len(raw), width)
+        )
     if kind.bits == 1 and len(raw) == (size + 7) // 8:
         return tuple(raw[i // 8] >> i % 8 & 1 for i in range(size))
     raise ValueError(f"a blob of {len(raw)} bytes for {size} elements of {kind}")

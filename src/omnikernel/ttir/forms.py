@@ -188,9 +188,8 @@ RENAMED = {
     "rhs": "rhs_elem_type",
     "unsignedCmp": "unsigned",
 }
-_RENAMING_OPS = frozenset(
-    "tt.load tt.store tt.atomic_rmw tt.dot_scaled tt.descriptor_load tt.descriptor_store tt.descriptor_gather scf.for".split()
-)
+_WITH_HINTS = ("tt.load", "tt.store", "tt.descriptor_load", "tt.descriptor_store", "tt.descriptor_gather")
+_RENAMING_OPS = frozenset({*_WITH_HINTS, "tt.atomic_rmw", "tt.dot_scaled", "scf.for"})
 
 
 def _numbered(words: str, start: int = 0) -> dict[int, str]:
@@ -212,11 +211,7 @@ _ENUMS: dict[str, dict[str, dict[int, str]]] = {
     "arith.cmpi": {"predicate": _numbered("eq ne slt sle sgt sge ult ule ugt uge")},
     "arith.cmpf": {"predicate": _numbered("false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true")},
     "arith.truncf": {"roundingmode": _numbered("to_nearest_even downward upward toward_zero to_nearest_away")},
-    "tt.load": _HINTS,
-    "tt.store": _HINTS,
-    "tt.descriptor_load": _HINTS,
-    "tt.descriptor_gather": _HINTS,
-    "tt.descriptor_store": _HINTS,
+    **dict.fromkeys(_WITH_HINTS, _HINTS),
     "tt.make_tensor_descriptor": _HINTS,
     "tt.atomic_rmw": {"kind": _numbered("and or xor add fadd max min umax umin exch", 1), **_ATOMIC},
     "tt.atomic_cas": _ATOMIC,

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from ..ir.tile import UNKNOWN, Location
 from .lexer import END, tokenise, unquote
 
-_LIBRARY = re.compile(r"(?:^|[/\\])(?:site-packages|dist-packages|python)[/\\]triton[/\\]|[/\\]triton[/\\]language[/\\]")
+_LIBRARY = re.compile(
+    r"(?:^|[/\\])(?:site-packages|dist-packages|python)[/\\]triton[/\\]|[/\\]triton[/\\]language[/\\]"
+)
+_USUAL = re.compile(
+    r'loc\((?:"([^"\\]*)"(?::(\d+):(\d+)|\((#\w+)\))|callsite\((#\w+) at (#\w+)\))\)'  # a place, a name, a call
+)
 _OURS = str(Path(__file__).resolve().parents[1])
 
 Frames = tuple[Location, ...]  # innermost first, without callers
 
 
+@cache
 def is_library(file: str) -> bool:
     """Whether a source file belongs to Triton's or to this package's own library of jitted functions."""
     return _LIBRARY.search(file) is not None or file.startswith(_OURS)
@@ -61,14 +68,25 @@ class Locations:
             return UNKNOWN
 
     def _alias(self, name: str) -> Frames:
-        if name not in self._frames:
-            self._frames[name] = ()  # an alias that names itself has no frames
-            tokens = tokenise(self._aliases.get(name, "loc(unknown)"))
-            if tokens[0].startswith("loc("):
-                self._frames[name] = self._alias(tokens[0][4:-1])
-            else:
-                self._frames[name] = self._node(tokens, 2)[0]
-        return self._frames[name]
+        """The frames of `#loc12`. The three usual spellings are read by one match each; they are most of all text."""
+        found = self._frames.get(name)
+        if found is not None:
+            return found
+        self._frames[name] = ()  # an alias that names itself has no frames
+        text = self._aliases.get(name, "loc(unknown)")
+        usual = _USUAL.fullmatch(text)
+        if usual is None:
+            tokens = tokenise(text)
+            at_alias = tokens[0].startswith("loc(")
+            found = self._alias(tokens[0][4:-1]) if at_alias else self._node(tokens, 2)[0]
+        elif usual[2]:
+            found = (Location(usual[1], int(usual[2]), int(usual[3])),)
+        elif usual[4]:
+            found = _renamed(self._alias(usual[4]), usual[1])
+        else:
+            found = self._alias(usual[5]) + self._alias(usual[6])
+        self._frames[name] = found
+        return found
 
     def _node(self, tokens: list[str], at: int) -> tuple[Frames, int]:
         token = tokens[at]
@@ -96,9 +114,7 @@ class Locations:
         text = unquote(tokens[at])
         if tokens[at + 1] == "(":
             frames, at = self._node(tokens, at + 2)
-            if frames:
-                frames = (replace(frames[0], name=text), *frames[1:])
-            return frames or (Location(name=text),), at + 1
+            return _renamed(frames, text), at + 1
         if tokens[at + 1] != ":":
             return (Location(name=text),), at + 1
         frame = Location(text, int(tokens[at + 2]), int(tokens[at + 4]))
@@ -110,11 +126,27 @@ class Locations:
         return (frame,), at
 
 
+def _renamed(frames: Frames, name: str) -> Frames:
+    """The frames with the innermost one named as the user's variable."""
+    if not frames:
+        return (Location(name=name),)
+    first = frames[0]
+    return (Location(first.file, first.line, first.column, name), *frames[1:])
+
+
 def innermost(frames: Frames) -> Location:
     """The innermost frame of the user's own source, with the frames that called it. UNKNOWN where there are none."""
-    placed = [i for i, frame in enumerate(frames) if frame.file]
-    if not placed:
-        return frames[0] if frames else UNKNOWN
-    chosen = next((i for i in placed if not is_library(frames[i].file)), placed[0])
+    if not frames:
+        return UNKNOWN
+    chosen = -1
+    for number, frame in enumerate(frames):
+        if frame.file:
+            if not is_library(frame.file):
+                chosen = number
+                break
+            if chosen < 0:
+                chosen = number
+    if chosen < 0:
+        return frames[0]
     callers = frames[chosen + 1 :]
     return replace(frames[chosen], callers=callers) if callers else frames[chosen]

@@ -7,19 +7,18 @@ text, `forms.py` knows the ops, and it checks no more than it must; `ir.verify` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..ir.ops import SCHEMA
 from ..ir.tile import Block, Function, Kernel, Op, Region, Successor, Value
-from ..ir.types import I1, INDEX, Type
+from ..ir.types import Type
 from .forms import Form, Head, check_words, form_of, normalise, symbol
 from .lexer import END, unquote
 from .reader import Reader
+from .structured import SPECIAL
 
 _BETWEEN_TYPES = frozenset(",()*")
 _ENTRY = "bb0"
-Special = Callable[["ModuleReader", str, list[str]], Op]
 
 
 def parse(text: str, version: str = "") -> Kernel:
@@ -89,13 +88,13 @@ class ModuleReader(Reader):
             results = self.type_list() if self.accept("->") else []
             if self.accept("attributes"):
                 self.attributes()
-            body = self._region(args) if self.tokens[self.at] == "{" else Region(())
+            body = self.region(args) if self.tokens[self.at] == "{" else Region(())
             loc = self.location()
         return Function(name, tuple(args), tuple(results), body, public, tuple(said), loc)
 
     # --- regions -------------------------------------------------------------------------------------------------
 
-    def _region(self, args: list[Value] | None = None, ending: str = "") -> Region:
+    def region(self, args: list[Value] | None = None, ending: str = "") -> Region:
         """`{ blocks }`. `args` are the entry block's where its header does not list them; `ending` is implied."""
         self.expect("{")
         blocks: list[Block] = []
@@ -159,7 +158,7 @@ class ModuleReader(Reader):
             if token[0] == '"':
                 ops.append(self._generic(unquote(token), names, start))
                 continue
-            special = _SPECIAL.get(token)
+            special = SPECIAL.get(token)
             if special is not None:
                 ops.append(special(self, token, names))
                 continue
@@ -289,7 +288,7 @@ class ModuleReader(Reader):
         regions = self._regions()
         attributes |= self.attributes()
         self.expect(":")
-        listed, given = self._functional(start)
+        listed, given = self.functional(start)
         segments = attributes.pop("operandSegmentSizes", None)
         successors: tuple[Successor, ...] = ()
         if labels:
@@ -304,7 +303,7 @@ class ModuleReader(Reader):
             self.fail(f"{name} has {len(operands)} operands, but {len(listed)} types are given for them", start)
         return self.finish(name, names, operands, given, attributes, start, regions, successors)
 
-    def _functional(self, start: int) -> tuple[list[Type], list[Type]]:
+    def functional(self, start: int) -> tuple[list[Type], list[Type]]:
         listed, given = self.type_list(), None
         if self.accept("->"):
             given = self.type_list()
@@ -327,7 +326,7 @@ class ModuleReader(Reader):
         self.at += 1
         found = []
         while not self.accept(")"):
-            found.append(self._region())
+            found.append(self.region())
             self.accept(",")
         return tuple(found)
 
@@ -382,171 +381,3 @@ class ModuleReader(Reader):
                     break
         attributes = self.attributes()
         return self.finish(name, names, operands, types, attributes, start, self._regions(), tuple(successors))
-
-    # --- the custom forms that have regions or successors ----------------------------------------------------------
-
-    def _constant(self, name: str, names: list[str]) -> Op:
-        start = self.at
-        attributes = self.attributes()
-        token = self.take()
-        type_: Type | None = I1 if token in ("true", "false") else None
-        if type_ is None:
-            self.expect(":")
-            type_ = self.type()
-        value = self.constant(token, type_, start)
-        return self.finish(name, names, [], [type_], attributes | {"value": value}, start)
-
-    def _for(self, name: str, names: list[str]) -> Op:
-        start = self.at
-        unsigned = self.accept("unsigned")
-        index = self.take()
-        operands = []
-        for word in ("=", "to", "step"):
-            self.expect(word)
-            operands.append(self.use(self.take()))
-        carried, types = [], []
-        if self.accept("iter_args"):
-            carried, initial = self._assignments()
-            operands += initial
-            self.expect("->")
-            types = self.type_list()
-        counter = self.type() if self.accept(":") else INDEX
-        if len(carried) != len(types):
-            self.fail(f"{len(carried)} values are carried, but {len(types)} types are given", start)
-        region = self._loop_region([index, *carried], [counter, *types])
-        attributes = self.attributes()
-        if unsigned:
-            attributes["unsigned"] = True
-        normalise(name, attributes)
-        return self.finish(name, names, operands, types, attributes, start, (region,))
-
-    def _assignments(self) -> tuple[list[str], list[Value]]:
-        """`(%a = %x, ...)`: the names of block arguments, and the values they start from."""
-        names: list[str] = []
-        values: list[Value] = []
-        self.expect("(")
-        while not self.accept(")"):
-            names.append(self.take())
-            self.expect("=")
-            values.append(self.use(self.take()))
-            self.accept(",")
-        return names, values
-
-    def _loop_region(self, names: list[str], types: list[Type]) -> Region:
-        """A region whose block arguments were listed before it."""
-        with self.scope():
-            args = [self.define(token, type_) for token, type_ in zip(names, types, strict=True)]
-            return self._region(args, "scf.yield")
-
-    def _while(self, name: str, names: list[str]) -> Op:
-        start = self.at
-        carried: list[str] = []
-        operands: list[Value] = []
-        if self.tokens[self.at] == "(":
-            carried, operands = self._assignments()
-        self.expect(":")
-        entering, types = self._functional(start)
-        if len(carried) != len(entering):
-            self.fail(f"{len(carried)} values are carried, but {len(entering)} types are given", start)
-        with self.scope():
-            before = self._region([self.define(t, type_) for t, type_ in zip(carried, entering, strict=True)])
-        self.expect("do")
-        after = self._region(ending="scf.yield")
-        attributes = self.attributes() if self.accept("attributes") else {}
-        return self.finish(name, names, operands, types, attributes, start, (before, after))
-
-    def _if(self, name: str, names: list[str]) -> Op:
-        start = self.at
-        condition = self.use(self.take())
-        types = self.type_list() if self.accept("->") else []
-        then = self._region(ending="scf.yield")
-        other = self._region(ending="scf.yield") if self.accept("else") else Region(())
-        return self.finish(name, names, [condition], types, self.attributes(), start, (then, other))
-
-    def _execute_region(self, name: str, names: list[str]) -> Op:
-        start = self.at
-        self.accept("no_inline")
-        types = self.type_list() if self.accept("->") else []
-        region = self._region()
-        return self.finish(name, names, [], types, self.attributes(), start, (region,))
-
-    def _index_switch(self, name: str, names: list[str]) -> Op:
-        start = self.at
-        chosen = self.use(self.take())
-        attributes = self.attributes()
-        types = self.type_list() if self.accept("->") else []
-        cases, regions = [], []
-        while self.accept("case"):
-            cases.append(int(self.take()))
-            regions.append(self._region(ending="scf.yield"))
-        self.expect("default")
-        regions.insert(0, self._region(ending="scf.yield"))
-        attributes["cases"] = tuple(cases)
-        return self.finish(name, names, [chosen], types, attributes, start, tuple(regions))
-
-    def _successor(self) -> Successor:
-        """`^label(%a, %b : T, T)`"""
-        label = self.take()
-        if label[0] != "^":
-            self.fail("expected a block", self.at - 1)
-        operands: list[Value] = []
-        if self.accept("("):
-            while not self.accept(":"):
-                operands.append(self.use(self.tokens[self.at]))
-                self.at += 1
-                self.accept(",")
-            while not self.accept(")"):
-                self.type()
-                self.accept(",")
-        return Successor(label[1:], tuple(operands))
-
-    def _branch(self, name: str, names: list[str]) -> Op:
-        start = self.at
-        target = self._successor()
-        return self.finish(name, names, [], [], self.attributes(), start, successors=(target,))
-
-    def _conditional(self, name: str, names: list[str]) -> Op:
-        start = self.at
-        condition = self.use(self.take())
-        attributes: dict[str, Any] = {}
-        if self.accept("weights"):
-            self.expect("(")
-            attributes["branch_weights"] = self.attribute()
-            self.expect(")")
-        self.expect(",")
-        true = self._successor()
-        self.expect(",")
-        targets = (true, self._successor())
-        return self.finish(name, names, [condition], [], attributes | self.attributes(), start, successors=targets)
-
-    def _switch(self, name: str, names: list[str]) -> Op:
-        """`cf.switch %v : i32, [ default: ^a, 42: ^b(%x : T) ]`"""
-        start = self.at
-        chosen = self.use(self.take())
-        self.expect(":")
-        self.type()
-        self.expect(",")
-        self.expect("[")
-        cases, targets = [], []
-        while not self.accept("]"):
-            case = self.take()
-            if case != "default":
-                cases.append(int(case))
-            self.expect(":")
-            targets.append(self._successor())
-            self.accept(",")
-        attributes = self.attributes() | {"case_values": tuple(cases)}
-        return self.finish(name, names, [chosen], [], attributes, start, successors=tuple(targets))
-
-
-_SPECIAL: dict[str, Special] = {
-    "arith.constant": ModuleReader._constant,
-    "scf.for": ModuleReader._for,
-    "scf.while": ModuleReader._while,
-    "scf.if": ModuleReader._if,
-    "scf.execute_region": ModuleReader._execute_region,
-    "scf.index_switch": ModuleReader._index_switch,
-    "cf.br": ModuleReader._branch,
-    "cf.cond_br": ModuleReader._conditional,
-    "cf.switch": ModuleReader._switch,
-}

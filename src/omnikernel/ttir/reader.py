@@ -297,4 +297,3 @@ class Reader:
             if count and base not in self.values:
                 self.alias(base, self.values[f"{base}#0"])
         return values
-
