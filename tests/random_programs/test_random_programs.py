@@ -1,0 +1,98 @@
+"""Random kernels: the reference runs them, and compiled code agrees with it bit for bit."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from comparison import differences, run_compiled, run_reference
+from generator import Program
+from steps import draw
+
+from omnikernel import pipeline
+
+BATCH = 10
+
+
+def seeds(config: pytest.Config) -> list[range]:
+    first = config.getoption("--program-seed", None) or int(os.environ.get("OMNIKERNEL_TEST_PROGRAM_SEED", "0"))
+    count = config.getoption("--programs", None) or int(os.environ.get("OMNIKERNEL_TEST_PROGRAMS", "300"))
+    return [range(low, min(low + BATCH, first + count)) for low in range(first, first + count, BATCH)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "batch" in metafunc.fixturenames:
+        batches = seeds(metafunc.config)
+        metafunc.parametrize("batch", batches, ids=[f"{b.start}-{b.stop - 1}" for b in batches])
+
+
+def compare(program: Program, **options: bool) -> list[str]:
+    """How compiled code and the reference differ on a program; no line where they agree."""
+    from omnikernel.ttir.parse import parse
+
+    artefact = pipeline.compile_text(program.text, pipeline.Options(**options))  # type: ignore[attr-defined]
+    return differences(run_reference(parse(program.text), program), run_compiled(artefact, program))
+
+
+def test_compiled_code_agrees_with_the_reference(batch: range) -> None:
+    if not hasattr(pipeline, "compile_text"):
+        pytest.skip("the pipeline does not compile yet")
+    for seed in batch:
+        program = draw(seed)
+        # Without contraction the reference runs the text as it stands.
+        options = {"fp_fusion": False, "disjoint": seed % 2 == 0}
+        try:
+            found = compare(program, **options)
+        except Exception as error:
+            pytest.fail(f"program {seed} {options}: {type(error).__name__}: {error}\n{program.text}")
+        if found:
+            pytest.fail("\n".join([f"program {seed} {options}, grid {program.grid}:", *found, program.text]))
+
+
+def test_a_seed_gives_one_program() -> None:
+    first, again = draw(5), draw(5)
+    assert first.text == again.text
+    assert [np.asarray(a).tobytes() for a in first.arguments] == [np.asarray(a).tobytes() for a in again.arguments]
+    assert draw(6).text != first.text
+
+
+def test_programs_write_and_stay_in_bounds() -> None:
+    """Every access lies in an array of the arguments; most programs change memory."""
+    from omnikernel import reference
+    from omnikernel.ttir.parse import parse
+
+    class Bounds:
+        def __init__(self, arrays: list[np.ndarray]) -> None:
+            self.spans = sorted((a.ctypes.data, a.ctypes.data + a.nbytes) for a in arrays)
+            self.lows = np.array([low for low, _ in self.spans])
+            self.highs = np.array([high for _, high in self.spans])
+
+        def load(self, op: object, addresses: np.ndarray, mask: np.ndarray, width: int) -> None:
+            touched = addresses[mask]
+            at = np.searchsorted(self.lows, touched, "right") - 1
+            assert (at >= 0).all() and (touched + width <= self.highs[at]).all(), op
+
+        store = atomic = load
+
+        def program(self, x: int, y: int, z: int) -> None: ...
+
+        def branch(self, op: object, taken: bool) -> None: ...
+
+    changed = 0
+    for seed in range(60):
+        program = draw(seed)
+        arguments = program.copy_arguments()
+        slots = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
+        arrays = [a for a in arguments if isinstance(a, np.ndarray)]
+        reference.run(parse(program.text), slots, program.grid, observer=Bounds(arrays))
+        before = [a.tobytes() for a in program.arguments if isinstance(a, np.ndarray)]
+        changed += [a.tobytes() for a in arrays] != before
+    assert changed > 40
+
+
+def test_the_comparison_finds_a_difference() -> None:
+    a = np.array([1.0, np.nan, 0.0], np.float32)
+    assert differences([a], [a.copy()]) == []
+    assert differences([a], [np.array([1.0, -np.nan, -0.0], np.float32)]) != []
+    assert "[0]" in differences([np.array([1])], [np.array([2])])[0]
