@@ -94,14 +94,20 @@ def _plot(rows: list[Record], path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.55 * len(rows)), layout="constrained")
     height = 0.8 / max(1, len(peers))
     for i, peer in enumerate(peers):
-        have = [(n, 1 / r["ratio"][peer]) for n, r in enumerate(rows) if peer in r["ratio"]]
-        axes.barh([n + i * height for n, _ in have], [v for _, v in have], height, label=peer)
+        have = [(n + i * height, 1 / r["ratio"][peer]) for n, r in enumerate(rows) if peer in r["ratio"]]
+        # From 1 outwards: to the right where ours is faster, to the left where it is slower.
+        bars = axes.barh([y for y, _ in have], [v - 1 for _, v in have], height, left=1, label=f"than {peer}")
+        axes.bar_label(bars, [f"{v:.2g}" for _, v in have], padding=3, fontsize=8)
     axes.set_yticks([n + height * (len(peers) - 1) / 2 for n in range(len(rows))], [r["name"] for r in rows])
     axes.invert_yaxis()
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log")
-    axes.set_xlabel("times as fast as (1 thread, log scale)")
-    axes.legend()
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.tick_params(axis="x", which="minor", labelsize=7)
+    axes.margins(x=0.1)
+    axes.set_xlabel("how many times faster (1 thread, log scale; below 1: slower)")
+    axes.legend(loc="best")
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
 

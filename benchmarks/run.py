@@ -89,7 +89,8 @@ def child(options: argparse.Namespace) -> None:
         for record in overheads.compile_rows(options.rounds):
             say({"kind": "compile", **record})
     else:
-        say({"kind": "launch", **overheads.launch_row(options.rounds)})
+        for record in overheads.launch_rows(options.rounds):
+            say({"kind": "launch", **record})
 
 
 def start(options: argparse.Namespace, part: str, threads: int, **env: str) -> Iterator[Record]:
