@@ -11,6 +11,7 @@ TORCH ?= torch==2.13.0
 TRITON ?= triton==3.7.1
 
 N ?= 300
+SEED ?= $(shell date +%s)
 SOURCES := pyproject.toml $(wildcard setup.py src/omnikernel/runtime/_native/*)
 CHECKED := src tests examples benchmarks tools
 
@@ -19,7 +20,7 @@ help:
 	@echo "make demo       five kernels on NumPy arrays, compiled on this CPU: a table"
 	@echo "make test       the tests (installs torch and jax too)"
 	@echo "make bench      against torch, torch.compile, NumPy and the interpreter: table, JSON, plot"
-	@echo "make fuzz N=300 random programs, compiled against the reference"
+	@echo "make fuzz N=300 new random programs, compiled against the reference (SEED=... repeats)"
 	@echo "make lint       ruff and mypy"
 	@echo "make clean      remove .venv and everything that was built"
 
@@ -55,7 +56,7 @@ bench: $(VENV)/.bench
 	$(PY) benchmarks/run.py $(ARGS)
 
 fuzz: $(VENV)/.dev
-	OMNIKERNEL_FUZZ=$(N) $(PY) -m pytest tests/fuzz $(ARGS)
+	OMNIKERNEL_TEST_PROGRAMS=$(N) OMNIKERNEL_TEST_PROGRAM_SEED=$(SEED) $(PY) -m pytest tests/random_programs $(ARGS)
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check $(CHECKED)

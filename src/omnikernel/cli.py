@@ -60,17 +60,19 @@ def stage_text(spec: str, signature: str, defines: list[str], stage: Stage) -> s
 
 
 def cache(clear: bool = False) -> str:
-    """Describe the kernel cache, after emptying it where asked to. Only our own files are deleted."""
+    """Describe the kernel cache, after emptying it where asked to. Triton's own folder is named and left alone."""
+    from triton import knobs
+
     from . import config
 
     folder = config.cache_dir()
     files = [p for p in folder.rglob("*") if p.is_file()] if folder.is_dir() else []
     size = sum(p.stat().st_size for p in files) / 2**20
-    if not clear:
-        return f"{folder}: {len(files)} files, {size:.1f} MiB"
-    for path in files:
-        path.unlink(missing_ok=True)
-    return f"{folder}: deleted {len(files)} files, {size:.1f} MiB"
+    if clear:
+        for path in files:
+            path.unlink(missing_ok=True)
+    deleted = "deleted " if clear else ""
+    return f"{folder}: {deleted}{len(files)} files, {size:.1f} MiB\nTriton's own cache: {knobs.cache.dir}"
 
 
 def main() -> None:
