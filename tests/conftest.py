@@ -10,7 +10,15 @@ import os
 import shutil
 import tempfile
 
+_OWNER = os.getpid()
 _FOLDER = tempfile.mkdtemp(prefix="omnikernel-tests-")
-atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
+
+
+@atexit.register
+def _remove() -> None:
+    if os.getpid() == _OWNER:  # not in a child that a test forked
+        shutil.rmtree(_FOLDER, ignore_errors=True)
+
+
 os.environ["OMNIKERNEL_CACHE_DIR"] = os.path.join(_FOLDER, "omnikernel")
 os.environ["TRITON_CACHE_DIR"] = os.path.join(_FOLDER, "triton")
