@@ -87,4 +87,5 @@ if __name__ == "__main__":
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((190, 130), np.float32), rng.standard_normal((130, 210), np.float32)
     print("matmul, 190 x 210 x 130, silu, max error", max_error(matmul(a, b, None, "silu"), reference(a, b, "silu")))
-    print("  f16", max_error(matmul(a.astype(np.float16), b.astype(np.float16)), reference(a, b)))
+    a, b = a.astype(np.float16), b.astype(np.float16)
+    print("  f16, max error", max_error(matmul(a, b), reference(a, b)))
