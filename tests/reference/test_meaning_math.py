@@ -104,3 +104,63 @@ def test_two_operands_and_integer_results() -> None:
 def test_unknown_function_is_refused() -> None:
     with pytest.raises(UnsupportedOp, match="'__nv_nothing'"):
         apply("tt.extern_elementwise", [1.0], ["f32"], "f32", symbol="__nv_nothing")
+
+
+def extern(symbol: str, args, kinds, result):
+    return apply("tt.extern_elementwise", args, kinds, result, symbol=symbol).tolist()
+
+
+def test_integer_functions() -> None:
+    x = [0, 1, -1, 12, -(2**31)]
+    assert extern("__nv_popc", [x], ["i32"], "i32") == [0, 1, 32, 2, 1]
+    assert extern("__nv_clz", [x], ["i32"], "i32") == [32, 31, 0, 28, 0]
+    assert extern("__nv_ffs", [x], ["i32"], "i32") == [0, 1, 1, 3, 32]
+    assert extern("__nv_brev", [x], ["i32"], "i32") == [0, -(2**31), -1, 0x30000000, 1]
+    assert extern("__nv_clzll", [[1, -1]], ["i64"], "i32") == [63, 0]
+    assert extern("__nv_byte_perm", [[0x33221100], [0x77665544], [0x0F47]], ["i32"] * 3, "i32") == [0x00774477]
+    assert extern("__nv_mulhi", [[-1], [2]], ["i32"] * 2, "i32") == [-1]
+    assert extern("__nv_umulhi", [[-1], [2]], ["i32"] * 2, "i32") == [1]
+    assert extern("__nv_hadd", [[2**31 - 1], [2**31 - 1]], ["i32"] * 2, "i32") == [2**31 - 1]
+    assert extern("__nv_sad", [[-5], [7], [1]], ["i32"] * 3, "i32") == [13]
+    assert extern("__nv_abs", [[-(2**31), -3]], ["i32"], "i32") == [-(2**31), 3]
+
+
+def test_bits() -> None:
+    assert extern("__nv_float_as_int", [[1.0]], ["f32"], "i32") == [0x3F800000]
+    assert extern("__nv_int_as_float", [[0x40000000]], ["i32"], "f32") == [2.0]
+    assert extern("__nv_hiloint2double", [[0x3FF00000], [0]], ["i32"] * 2, "f64") == [1.0]
+    assert extern("__nv_double2hiint", [[1.0]], ["f64"], "i32") == [0x3FF00000]
+
+
+def test_explicit_roundings() -> None:
+    one, tiny = np.float32(1), np.float32(2**-30)
+    above, below = float(np.nextafter(one, np.float32(2))), float(np.nextafter(one, np.float32(0)))
+    top = float(np.finfo(np.float32).max)
+
+    def two(symbol: str, a: float, b: float) -> float:
+        return extern(symbol, [[a], [b]], ["f32", "f32"], "f32")[0]
+
+    assert [two(f"__nv_fadd_{m}", one, tiny) for m in ("rn", "rz", "rd", "ru")] == [1, 1, 1, above]
+    assert [two(f"__nv_fsub_{m}", one, tiny) for m in ("rn", "rz", "rd", "ru")] == [1, below, below, 1]
+    assert [two(f"__nv_fsub_{m}", -one, -tiny) for m in ("rn", "rz", "rd", "ru")] == [-1, -below, -1, -below]
+    assert [two(f"__nv_fmul_{m}", top, 2.0) for m in ("rn", "rz", "rd", "ru")] == [np.inf, top, top, np.inf]
+    assert [two(f"__nv_fdiv_{m}", 1.0, 0.0) for m in ("rn", "rz")] == [np.inf, np.inf]
+    assert two("__nv_fdiv_rd", 1.0, 3.0) < two("__nv_fdiv_ru", 1.0, 3.0)
+    assert np.signbit(two("__nv_fadd_rd", 1.0, -1.0)) and not np.signbit(two("__nv_fadd_rn", 1.0, -1.0))
+    roots = [extern(f"__nv_dsqrt_{m}", [[2.0]], ["f64"], "f64")[0] for m in ("rd", "ru")]
+    assert roots[0] < roots[1] == np.nextafter(roots[0], 2)
+    assert [extern(f"__nv_float2int_{m}", [[2.5, -2.5]], ["f32"], "i32") for m in ("rn", "rz", "rd", "ru")] == [
+        [2, -2],
+        [2, -2],
+        [2, -3],
+        [3, -2],
+    ]
+    odd = 2**24 + 1
+    assert [extern(f"__nv_int2float_{m}", [[odd]], ["i32"], "f32")[0] for m in ("rn", "rd", "ru")] == [
+        2**24,
+        2**24,
+        2**24 + 2,
+    ]
+    assert extern("__nv_ull2float_rd", [[-1]], ["i64"], "f32") == [2.0**64 - 2**40]
+    assert extern("__nv_double2float_ru", [[1e-60]], ["f64"], "f32") == [2.0**-149]
+    assert extern("__nv_fmaf_rz", [[1 + 2**-23], [1 + 2**-23], [0.0]], ["f32"] * 3, "f32") == [1 + 2**-22]

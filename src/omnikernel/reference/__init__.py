@@ -7,7 +7,7 @@ Meanings are registered by op name in `MEANS`, a family a file; `registry` says 
 meanings of elementwise ops serve on scalars, tiles and slices of reductions alike.
 """
 
-from . import control, floats, integers, math, memory, reduce, shape
+from . import control, floats, integers, libdevice, math, memory, reduce, shape
 from .interpreter import Interpreter, run
 from .registry import MEANS, Observer, means
 
@@ -18,6 +18,7 @@ __all__ = [
     "control",
     "floats",
     "integers",
+    "libdevice",
     "math",
     "means",
     "memory",
