@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from . import config
+from .errors import UnsupportedOp
+from .ir.printer import print_kernel
+from .ir.tile import Kernel, Value
 from .ir.types import Pointer, Scalar
+from .ir.verify import verify
+from .llvm.jit import assembly, compile_object, host_target
+from .lower.kernel import lower_kernel
+from .lower.lanes import Target
+from .passes.alias import find_roots, written_and_read
+from .passes.contract import contract
+from .passes.schedule import schedule
+from .passes.uncarry import uncarry
+from .ttir import parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +81,68 @@ class Artefact:
             "texts": self.texts,
             "options": asdict(self.options),
         }
+
+
+def compile_text(ttir_text: str, options: Options, target: Target | None = None, *, version: str = "") -> Artefact:
+    """Compile TTIR text for a machine (this one where target is None).
+
+    Args:
+        ttir_text: one module as Triton prints it; locations make better messages.
+        options: what changes the code beyond the text.
+        version: the Triton release that made the text, for messages.
+
+    Raises:
+        ParseError, UnsupportedOp: the text or an op in it is not known.
+    """
+    return compile_kernel(parse(ttir_text, version), options, target, ttir_text)
+
+
+def compile_kernel(kernel: Kernel, options: Options, target: Target | None = None, ttir_text: str | None = None) -> Artefact:
+    """Compile tile IR for a machine, stage by stage."""
+    target = target or host_target()
+    verify(kernel, "read")
+    if options.fp_fusion:
+        kernel = contract(kernel)  # a product and a sum become one fma, as on the GPU
+        verify(kernel, "contract")
+    kernel = uncarry(kernel)  # loops carry numbers instead of tiles of pointers
+    verify(kernel, "uncarry")
+    roots = find_roots(kernel, options.disjoint)  # which argument each pointer comes from
+    written, read = written_and_read(kernel, roots)
+    schedules = {f.name: schedule(f, roots) for f in kernel.functions}  # which tiles are kept, and when
+    lowered = lower_kernel(kernel, schedules, target)  # LLVM IR text
+    data = compile_object(lowered.text, target)  # machine code
+    texts = {"ttir": ttir_text or print_kernel(kernel), "tile": print_kernel(kernel), "llvm": lowered.text}
+    artefact = Artefact(
+        name=kernel.entry.name,
+        object=data,
+        parameters=tuple(Parameter(a.name, _parameter_type(a), a in read, a in written) for a in kernel.entry.args),
+        arena_bytes=lowered.arena_bytes,
+        asserts=lowered.asserts,
+        cost=lowered.cost,
+        texts=texts,
+        options=options,
+    )
+    write_dumps(artefact, target)
+    return artefact
+
+
+def _parameter_type(arg: Value) -> Pointer | Scalar:
+    if not isinstance(arg.type, Pointer | Scalar):
+        raise UnsupportedOp(f"{arg.loc}: parameter {arg.name} of type {arg.type} is not supported by the CPU backend")
+    return arg.type
+
+
+def write_dumps(artefact: Artefact, target: Target) -> None:
+    """Write the stages that `OMNIKERNEL_DUMP` names, each to a file of `OMNIKERNEL_DUMP_DIR` or to standard error."""
+    wanted = config.dump()
+    if wanted is None or (wanted.kernel and wanted.kernel != artefact.name):
+        return
+    for number, (stage, suffix) in enumerate({"ttir": "mlir", "tile": "tile", "llvm": "ll", "asm": "s"}.items()):
+        if stage not in wanted.stages:
+            continue
+        text = assembly(artefact.texts["llvm"], target) if stage == "asm" else artefact.texts[stage]
+        if wanted.folder:
+            wanted.folder.mkdir(parents=True, exist_ok=True)
+            (wanted.folder / f"{artefact.name}.{number}-{stage}.{suffix}").write_text(text)
+        else:
+            print(f"--- {artefact.name}: {stage}\n{text}", file=sys.stderr)

@@ -1,0 +1,169 @@
+"""Matrix products: operands packed as tiles of the accumulator's type, a register-blocked loop over them.
+
+The left operand lies row-major (M, K), the right one (K, N), the accumulator (M, N), all in the arena. A block of rows by
+a few vectors of columns is kept in registers while k runs, so each element of the result is a chain of fused
+multiply-adds in the order of k, on every machine the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.tile import Constant, Op, Value
+from ..ir.types import F32, F64, Scalar, Tensor, element_of, shape_of
+from ..llvm.emit import I64, LType, LValue
+from .evaluate import Buffer
+from .function import FunctionLowering, statement
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """Rows and lanes of one register block, and steps of k in the loop's body."""
+
+    rows: int
+    lanes: int
+    vectors: int
+    unroll: int
+
+
+def blocking(m: int, n: int, k: int, bits: int, vector_bits: int) -> Blocking:
+    """The register block of an (m, n, k) product: as many accumulators as hide the latency and fit the registers."""
+    lanes = min(n, vector_bits // bits)
+    vectors = max(1, min(2, n // lanes))
+    rows = min(m, 8 if vector_bits == 512 else 4)
+    return Blocking(rows, lanes, vectors, min(4, k))
+
+
+def accumulator_type(op: Op) -> Scalar:
+    """The type that products are summed in: f32 for everything narrower, else the result's own."""
+    element = element_of(op.result.type)
+    assert isinstance(element, Scalar)
+    return F32 if element.is_float and element != F64 else element
+
+
+@statement("tt.dot")
+def lower_dot(fl: FunctionLowering, op: Op) -> None:
+    a, c_value = op.operands[0], op.operands[2]
+    if len(shape_of(a.type)) != 2:
+        raise fl.unsupported(op, "only products of two matrices")
+    assert isinstance(op.result.type, Tensor)
+    total = accumulator_type(op)
+    narrow = op.result.type.element != total
+    left, right = (packed(fl, v, total) for v in op.operands[:2])
+    m, n = shape_of(op.result.type)
+    target = fl.in_place.get(op)
+    if target is None or narrow:
+        target = fl.buffer((m, n), total, wide=False)
+    zero = is_zero(fl, c_value)
+    binding = fl.bindings.get(c_value)
+    if not zero and not (isinstance(binding, Buffer) and binding.pointer == target.pointer):
+        fl.settle([c_value], (m, n), keep=False)
+        if narrow:
+            fl.materialise(c_value, Buffer(target.pointer, (m, n), element_of(c_value.type), wide=True))
+        else:
+            fl.materialise(c_value, target)
+    multiply(fl, left, right, target, total, zero)
+    if narrow:
+        fl.bind(op.result, round_result(fl, op, target))
+    else:
+        fl.bind(op.result, target)
+
+
+def is_zero(fl: FunctionLowering, value: Value) -> bool:
+    """A splat of +0, from which the sums may start in registers."""
+    op = fl.definitions.get(value)
+    while op is not None and op.name in ("tt.splat", "tt.broadcast", "tt.expand_dims"):
+        op = fl.definitions.get(op.operands[0])
+    if op is None or op.name != "arith.constant" or value in fl.bindings:
+        return False
+    constant: Constant = op.attributes["value"]
+    return constant.is_splat and constant.elements[0] == 0
+
+
+def packed(fl: FunctionLowering, value: Value, total: Scalar) -> Buffer:
+    """An operand as a row-major tile in the accumulator's type."""
+    element = element_of(value.type)
+    fl.settle([value], shape_of(value.type), keep=False)
+    binding = fl.bindings.get(value)
+    if isinstance(binding, Buffer) and (binding.wide or element == total):
+        return binding
+    assert isinstance(value.type, Tensor) and isinstance(element, Scalar)
+    if element == total:
+        return fl.materialise(value)
+    if element.is_float and total == F32:
+        return fl.materialise(value, fl.buffer(value.type.shape, element, wide=True))
+    return widened(fl, value, element, total)
+
+
+def widened(fl: FunctionLowering, value: Value, element: Scalar, total: Scalar) -> Buffer:
+    """An operand converted by a cast op of its own: integers to the accumulator's width."""
+    assert isinstance(value.type, Tensor)
+    name = "arith.extsi" if element.is_integer and element.bits > 1 else "arith.extui" if element.is_integer else "arith.extf"
+    cast = Op(name, (value,), (Value(f"{value.name}.wide", value.type.with_element(total)),))
+    fl.definitions[cast.result] = cast
+    return fl.materialise(cast.result)
+
+
+def round_result(fl: FunctionLowering, op: Op, sums: Buffer) -> Buffer:
+    """The sums rounded once to the result's type."""
+    assert isinstance(op.result.type, Tensor)
+    wide = Value(f"{op.result.name}.sums", op.result.type.with_element(F32))
+    fl.bind(wide, sums)
+    cast = Op("arith.truncf", (wide,), (Value(f"{op.result.name}.rounded", op.result.type),), loc=op.loc)
+    fl.definitions[cast.result] = cast
+    return fl.materialise(cast.result)
+
+
+def multiply(fl: FunctionLowering, left: Buffer, right: Buffer, target: Buffer, total: Scalar, zero: bool) -> None:
+    """target = left @ right (+ target, unless `zero`)."""
+    b = fl.b
+    (m, k), n = left.shape, right.shape[1]
+    scalar = {"f32": "float", "f64": "double"}.get(total.kind, f"i{total.bits}")
+    block = blocking(m, n, k, total.bits, fl.vector_bits)
+    vector = LType(scalar, block.lanes)
+    align = total.bytes
+    width = block.lanes * block.vectors
+
+    def row(buffer: Buffer, columns: int, i: LValue, j: LValue) -> LValue:
+        at = b.add(b.mul(i, b.integer(I64, columns)), j)
+        return b.gep(scalar, buffer.pointer, at)
+
+    def shifted(pointer: LValue, elements: int) -> LValue:
+        return b.gep(scalar, pointer, b.integer(I64, elements)) if elements else pointer
+
+    def fused(x: LValue, y: LValue, acc: LValue) -> LValue:
+        return b.fma(x, y, acc) if total.is_float else b.add(b.mul(x, y), acc)
+
+    def at_block(i: LValue, j: LValue) -> None:
+        c = row(target, n, i, j)
+        cells = [(r, v) for r in range(block.rows) for v in range(block.vectors)]
+        if zero:
+            sums = [b.zero(vector) for _ in cells]
+        else:
+            sums = [b.load(vector, shifted(c, r * n + v * block.lanes), align) for r, v in cells]
+        first = row(left, k, i, b.integer(I64, 0))
+
+        def steps(kk: LValue, carried: list[LValue]) -> list[LValue]:
+            x = b.gep(scalar, first, kk)
+            y = row(right, n, kk, j)
+            for u in range(block.unroll):
+                columns = [b.load(vector, shifted(y, u * n + v * block.lanes), align) for v in range(block.vectors)]
+                following = []
+                for r in range(block.rows):
+                    one = b.splat(b.load(LType(scalar), shifted(x, r * k + u), align), block.lanes)
+                    following += [fused(one, columns[v], carried[r * block.vectors + v]) for v in range(block.vectors)]
+                carried = following
+            return carried
+
+        if k == block.unroll:
+            sums = steps(b.integer(I64, 0), sums)
+        else:
+            sums = b.loop(b.integer(I64, 0), b.integer(I64, k), block.unroll, sums, steps)
+        for (r, v), value in zip(cells, sums, strict=True):
+            b.store(value, shifted(c, r * n + v * block.lanes), align)
+
+    def over_rows(j: LValue) -> None:
+        b.loop(b.integer(I64, 0), b.integer(I64, m), block.rows, [], lambda i, _: (at_block(i, j), [])[1])
+
+    b.loop(b.integer(I64, 0), b.integer(I64, n), width, [], lambda j, _: (over_rows(j), [])[1])
+    fl.cost += fl.trips * m * n * k / 16 * 0.35

@@ -1,0 +1,126 @@
+"""Where in a tile a lane is: index algebra of the shape ops.
+
+A nest gives every dimension of its shape an `Ix`. Shape ops map the index of their result to the index of their
+operand, so a whole chain of them costs nothing at run time. All extents are powers of two (Triton's rule), so a
+reshape only moves bits: a lane pattern stays a pattern of constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..ir.tile import Op, Value
+from ..ir.types import shape_of
+from ..llvm.emit import I64, LValue
+
+
+@dataclass(frozen=True, slots=True)
+class Ix:
+    """The index along one dimension: `base + pattern[lane]`.
+
+    Attributes:
+        base: an i64 scalar, the same for all lanes.
+        pattern: a constant a lane; () where all lanes have the same index.
+        level: the innermost loop of the nest that base depends on (0: none).
+        tag: tells indices apart that are written alike in different branches.
+    """
+
+    base: LValue
+    pattern: tuple[int, ...] = ()
+    level: int = 0
+    tag: int = 0
+
+    @property
+    def uniform(self) -> bool:
+        return not self.pattern
+
+
+Index = tuple[Ix, ...]
+ZERO = Ix(LValue("0", I64))
+# Makes the i64 scalar ((base >> shift) & mask) << left at a level of the nest.
+Bits = Callable[[LValue, int, int, int, int], LValue]
+
+
+def uniform(index: Index) -> bool:
+    """All lanes are at the same place."""
+    return all(ix.uniform for ix in index)
+
+
+def _piece(parts: Sequence[tuple[Ix, int]], low: int, extent: int, bits: Bits, add: Callable[[LValue, LValue, int], LValue]) -> Ix:
+    """The index of a dimension of `extent` elements, each `low` elements of the row-major order apart.
+
+    `parts` are the other shape's indices with the distance of their elements; all distances and extents are powers
+    of two, and a base has zeros where its own pattern varies.
+    """
+    base: LValue | None = None
+    pattern: tuple[int, ...] = ()
+    level = tag = 0
+    for ix, distance in parts:
+        if ix.base.text != "0":
+            shift = (low // distance).bit_length() - 1 if low >= distance else 0
+            left = (distance // low).bit_length() - 1 if distance >= low else 0
+            scalar = bits(ix.base, shift, (extent - 1) >> left if left else extent - 1, left, ix.level)
+            if scalar.text != "0":
+                level = max(level, ix.level)
+                base = scalar if base is None else add(base, scalar, level)
+        tag = max(tag, ix.tag)
+        if ix.pattern:
+            moved = tuple((p * distance // low) & (extent - 1) for p in ix.pattern)
+            if any(moved):
+                pattern = moved if not pattern else tuple(a + b for a, b in zip(pattern, moved, strict=True))
+                level = max(level, ix.level)
+    return Ix(base or ZERO.base, pattern, level, tag)
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    strides = [1] * len(shape)
+    for d in range(len(shape) - 2, -1, -1):
+        strides[d] = strides[d + 1] * shape[d + 1]
+    return strides
+
+
+def reshape_index(index: Index, shape: Sequence[int], source: Sequence[int], bits: Bits, add: Callable[[LValue, LValue, int], LValue]) -> Index:
+    """The index in a tile of shape `source` of what lies at `index` in its row-major reshape to `shape`."""
+    parts = [(ix, d) for ix, d, extent in zip(index, _strides(shape), shape, strict=True) if extent > 1]
+    return tuple(
+        ZERO if extent == 1 else _piece([(ix, d) for ix, d in parts], low, extent, bits, add)
+        for extent, low in zip(source, _strides(source), strict=True)
+    )
+
+
+SHAPE_OPS = frozenset({"tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.splat", "tt.unsplat"})
+
+
+def source_index(op: Op, index: Index, bits: Bits, add: Callable[[LValue, LValue, int], LValue]) -> Index:
+    """The index in the operand of a shape op of what lies at `index` in its result."""
+    source = shape_of(op.operands[0].type)
+    if op.name == "tt.splat":
+        return ()
+    if op.name == "tt.unsplat":
+        return tuple(ZERO for _ in source)
+    if op.name == "tt.expand_dims":
+        axis = op.attributes["axis"]
+        return index[:axis] + index[axis + 1 :]
+    if op.name == "tt.broadcast":
+        return tuple(ZERO if extent == 1 else ix for extent, ix in zip(source, index, strict=True))
+    if op.name == "tt.trans":
+        moved = [ZERO] * len(source)
+        for result_dim, source_dim in enumerate(op.attributes["order"]):
+            moved[source_dim] = index[result_dim]
+        return tuple(moved)
+    return reshape_index(index, shape_of(op.results[0].type), source, bits, add)
+
+
+def operand_index(value: Value, operand: Value, index: Index) -> Index:
+    """The index of an elementwise op's operand: that of the result, or none for a scalar."""
+    return index if shape_of(operand.type) else ()
+
+
+def symbolic_bits(base: LValue, shift: int, mask: int, left: int, level: int) -> LValue:
+    """`Bits` that only names the scalar: for walking a tile without emitting code."""
+    return LValue(f"({base.text}>>{shift}&{mask}<<{left})", I64)
+
+
+def symbolic_add(a: LValue, b: LValue, level: int) -> LValue:
+    return LValue(f"({a.text}+{b.text})", I64)

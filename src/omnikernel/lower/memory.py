@@ -1,0 +1,147 @@
+"""Loads and stores of lanes: one address, consecutive ones, or any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.tile import Op
+from ..ir.types import Pointer, Scalar, element_of
+from ..llvm.emit import I1, LType, LValue
+from .evaluate import Address, Evaluator, Placed, evaluates, memory_type, pointee_memory
+from .index import Index, operand_index
+from .lanes import Lanes
+
+Mask = tuple[LValue | None, int]  # None where it holds; the level it is known at
+OPEN: Mask = (None, 0)
+
+
+def from_memory(ev: Evaluator, value: LValue, element: Scalar | Pointer, wide: bool) -> Lanes:
+    """What was loaded, as a value: a byte that holds an i1 is compared with zero."""
+    if wide:
+        return Lanes(element, wide=value)
+    if isinstance(element, Scalar) and element.kind == "i1":
+        return Lanes(element, ev.b.icmp("ne", value, ev.b.zero(value.type)))
+    return Lanes(element, value)
+
+
+def to_memory(ev: Evaluator, value: Lanes, wide: bool) -> LValue:
+    """A value as it is stored."""
+    raw = value.wide(ev.b) if wide else value.raw(ev.b)
+    return ev.b.cast("zext", raw, "i8") if raw.type.scalar == "i1" else raw
+
+
+def load_lanes(ev: Evaluator, address: Address, element: Scalar | Pointer, mask: Mask, other: Placed | None, *, wide: bool = False, volatile: bool = False) -> Placed:
+    """Load the lanes of an address.
+
+    Args:
+        address: where from; its lanes decide how.
+        mask: a scalar or vector i1 (None where it holds) with its level.
+        other: what masked-off lanes give; 0 where None.
+        wide: the memory holds f32 for a narrow float.
+    """
+    b = ev.b
+    memory = LType("float") if wide else memory_type(element)
+    align = memory.bits // 8
+    on = mask[0]
+    lanes = _lanes(address, on)
+    level = max(address.level, mask[1])
+    fallback = None
+    if on:
+        fallback = b.zero(LType(memory.scalar, lanes))
+        if other:
+            level = max(level, other[1])
+            spread = ev.spread(other, lanes)
+            with ev.at(other[1]):
+                fallback = to_memory(ev, spread, wide)
+    flags = " volatile" if volatile else ""
+    if address.uniform:
+        pointer, at = ev.scalar_pointer(address, memory.scalar)
+        with ev.at(max(level, at)):
+            loaded = _load_scalar(ev, memory, pointer, align, on, fallback, flags)
+            return from_memory(ev, loaded, element, wide), max(level, at)
+    if address.vector is None and address.linear.stride == 1:
+        pointer, at = ev.scalar_pointer(address, memory.scalar)
+        level = max(level, at)
+        type_ = LType(memory.scalar, lanes)
+        with ev.at(level):
+            if on:
+                loaded = b.masked_load(type_, pointer, align, b.splat(on, lanes), fallback or b.zero(type_))
+            else:
+                loaded = b.load(type_, pointer, align)
+            return from_memory(ev, loaded, element, wide), level
+    pointers, at = ev.pointers(address, memory.scalar)
+    level = max(level, at)
+    type_ = LType(memory.scalar, lanes)
+    with ev.at(level):
+        lanes_on = b.splat(on, lanes) if on else b.integer(LType("i1", lanes), 1)
+        loaded = b.gather(type_, b.splat(pointers, lanes), align, lanes_on, fallback or b.zero(type_))
+        return from_memory(ev, loaded, element, wide), level
+
+
+def _lanes(address: Address, on: LValue | None) -> int:
+    if address.vector:
+        return address.vector[0].lanes
+    return len(address.linear.pattern) or (on.lanes if on else 0)
+
+
+def _load_scalar(ev: Evaluator, memory: LType, pointer: LValue, align: int, on: LValue | None, fallback: LValue | None, flags: str) -> LValue:
+    """One element for all lanes; where the mask is off in every lane, a place of our own is read instead."""
+    b = ev.b
+    if on is None:
+        return _plain_load(ev, memory, pointer, align, flags)
+    any_on = b.call(f"llvm.vector.reduce.or.{on.type.suffix}", I1, on) if on.lanes else on
+    safe = b.select(any_on, pointer, ev.function.dummy)
+    loaded = _plain_load(ev, memory, safe, align, flags)
+    assert fallback is not None
+    return b.select(on, b.splat(loaded, on.lanes), fallback) if on.lanes else b.select(on, loaded, fallback)
+
+
+def _plain_load(ev: Evaluator, memory: LType, pointer: LValue, align: int, flags: str) -> LValue:
+    return ev.b.emit(memory, f"load{flags} {memory}, {pointer}, align {align}")
+
+
+def store_lanes(ev: Evaluator, address: Address, value: Placed, mask: Mask, memory: LType, *, wide: bool = False) -> None:
+    """Store lanes here and now, in the flow of the innermost loop. Of equal addresses the last lane wins."""
+    b = ev.b
+    on = mask[0]
+    lanes = max(_lanes(address, on), value[0].lanes)
+    align = memory.bits // 8
+    if not lanes:
+        pointer, _ = ev.scalar_pointer(address, memory.scalar)
+        stored = to_memory(ev, value[0], wide)
+        if on is None:
+            b.store(stored, pointer, align)
+        else:
+            b.branch(on, lambda: (b.store(stored, pointer, align), [])[1])
+        return
+    spread = ev.spread(value, lanes)
+    stored = to_memory(ev, spread, wide)
+    on = b.splat(on, lanes) if on else None
+    if address.vector is None and address.linear.stride == 1:
+        pointer, _ = ev.scalar_pointer(address, memory.scalar)
+        if on is None:
+            b.store(stored, pointer, align)
+        else:
+            b.masked_store(stored, pointer, align, on)
+        return
+    pointers, _ = ev.pointers(address, memory.scalar)
+    b.scatter(stored, b.splat(pointers, lanes), align, on or b.integer(LType("i1", lanes), 1))
+
+
+@evaluates("tt.load")
+def evaluate_load(ev: Evaluator, op: Op, index: Index) -> Sequence[Placed]:
+    result = op.results[0]
+    at = [operand_index(result, operand, index) for operand in op.operands]
+    mask = ev.mask(op.operands[1], at[1]) if len(op.operands) > 1 else OPEN
+    address = ev.address(op.operands[0], at[0])
+    other = ev.evaluate(op.operands[2], at[2]) if mask[0] and len(op.operands) > 2 else None
+    return [load_lanes(ev, address, element_of(result.type), mask, other, volatile=bool(op.attributes.get("isVolatile")))]
+
+
+def store_at(ev: Evaluator, op: Op, index: Index) -> None:
+    """One step of a tt.store: its lanes at an index."""
+    pointer, value = op.operands[0], op.operands[1]
+    stored = ev.evaluate(value, operand_index(pointer, value, index))
+    mask = ev.mask(op.operands[2], operand_index(pointer, op.operands[2], index)) if len(op.operands) > 2 else OPEN
+    address = ev.address(pointer, index)
+    store_lanes(ev, address, stored, mask, LType(pointee_memory(pointer)))

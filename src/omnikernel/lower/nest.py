@@ -1,0 +1,365 @@
+"""Loop nests over a tile: which dimension the lanes run along, the loops, and their unmasked and masked versions.
+
+One dimension of the nest's shape is the lane dimension: it is walked in chunks of lanes. Where masks of its loads and
+stores are bounds (`base + lane < n`), the chunks before the bound run a version in which those masks are known to hold;
+only the rest, at most a few chunks, tests lane by lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..ir.tile import Op, Value
+from ..ir.types import I1 as MASK
+from ..ir.types import Scalar, element_of, shape_of
+from ..llvm.emit import I64, LType, LValue
+from .evaluate import Evaluator
+from .index import SHAPE_OPS, ZERO, Index, Ix, operand_index, source_index, symbolic_add, symbolic_bits
+from .linear import arithmetic_step
+
+# The lanes of a chunk. One number for every machine, since the order of a sum depends on it; LLVM splits it into the
+# registers there are, and several of them in flight hide the latency of each.
+LANES = 32
+
+Root = tuple[Value, Index]
+Step = Callable[[Index, list[LValue]], Sequence[LValue]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A mask that holds for lanes below a bound: a comparison of consecutive integers with a uniform one."""
+
+    mask: Value
+    index: Index
+    predicate: str
+    left: Value
+    right: Value
+    left_index: Index
+    right_index: Index
+
+
+@dataclass(slots=True)
+class Walked:
+    """What lies behind the roots of a nest, found without emitting code."""
+
+    bounds: list[Bound] = field(default_factory=list)
+    uniform_masks: list[Root] = field(default_factory=list)
+    remainders: list[tuple[Op, Index]] = field(default_factory=list)
+    accesses: list[tuple[Op, Index]] = field(default_factory=list)
+
+
+class Nest:
+    """The loops over one shape."""
+
+    def __init__(self, ev: Evaluator, shape: Sequence[int], lane_dim: int, roots: Callable[[Index], Iterable[Root]], masks: Callable[[Index], Iterable[Root]]) -> None:
+        """
+        Args:
+            shape: extents of the nest; () for a single point.
+            lane_dim: the dimension that lanes run along; -1 for scalar loops only.
+            roots: the values a step evaluates, at an index.
+            masks: the masks of the step's own stores, at an index.
+        """
+        self.ev = ev
+        self.b = ev.b
+        self.shape = tuple(shape)
+        self.lane_dim = lane_dim
+        self.lanes = min(self.shape[lane_dim], LANES) if lane_dim >= 0 else 0
+        self.roots = roots
+        self.masks = masks
+
+    # --- loops -----------------------------------------------------------------------------------------------------------
+
+    def for_each(self, dims: Sequence[int], index: list[Ix], step: Callable[[], None]) -> None:
+        """Run `step` in loops over `dims`, outermost first, with `index` set for each."""
+        if not dims:
+            step()
+            return
+        dim, rest = dims[0], dims[1:]
+
+        def inner(carried: list[LValue]) -> Sequence[LValue]:
+            self.for_each(rest, index, step)
+            return []
+
+        if dim == self.lane_dim:
+            self.lane_loop(index, [], lambda carried: inner(carried))
+        else:
+            self.scalar_loop(dim, index, [], lambda carried: inner(carried))
+        index[dim] = ZERO
+
+    def scalar_loop(self, dim: int, index: list[Ix], inits: Sequence[LValue], step: Callable[[list[LValue]], Sequence[LValue]], start: int = 0) -> list[LValue]:
+        """One loop over a dimension, element by element, with carried values."""
+        extent = self.shape[dim]
+        if extent - start == 0:
+            return list(inits)
+        if extent == 1:
+            index[dim] = ZERO
+            return list(step(list(inits)))
+
+        def body(i: LValue, carried: list[LValue]) -> Sequence[LValue]:
+            with self.ev.opened() as level:
+                index[dim] = Ix(i, (), level)
+                return step(carried)
+
+        return self.b.loop(self.b.integer(I64, start), self.b.integer(I64, extent), 1, inits, body)
+
+    def lane_loop(self, index: list[Ix], inits: Sequence[LValue], step: Callable[[list[LValue]], Sequence[LValue]], first: Callable[[], Sequence[LValue]] | None = None) -> list[LValue]:
+        """The loop over the lane dimension: the full version up to the bound, the masked one for the rest.
+
+        Args:
+            inits: carried values, where there is no `first`.
+            step: one chunk; gets and returns what is carried.
+            first: the first chunk, where it makes the carried values instead of `inits`.
+        """
+        b, dim, extent = self.b, self.lane_dim, self.shape[self.lane_dim]
+        pattern = tuple(range(self.lanes))
+        full = Ix(LValue(f"%{b.fresh('lane')}", I64), pattern, self.ev.level + 1)
+        index[dim] = full
+        bound, known, remainders = self.full_bound(tuple(index), full)
+
+        def chunk(ix: Ix, carried: list[LValue], facts: bool, make: Callable[[list[LValue]], Sequence[LValue]]) -> Sequence[LValue]:
+            ev = self.ev
+            saved = ev.known, ev.linear_remainders, ev.known_level
+            with ev.opened() as level:
+                here = index[dim] = Ix(ix.base, ix.pattern, level, ix.tag)
+                if facts:
+                    ev.known |= frozenset((m, _with(i, full, here)) for m, i in known)
+                    ev.linear_remainders |= frozenset((m, _with(i, full, here)) for m, i in remainders)
+                    ev.known_level = level
+                made = make(carried)
+            ev.known, ev.linear_remainders, ev.known_level = saved
+            return made
+
+        at = b.integer(I64, 0)
+        carried = list(inits)
+        if first or extent == self.lanes:
+            make = (lambda carried: first()) if first else step  # noqa: E731
+            carried = self._one_chunk(pattern, bound, carried, chunk, make)
+            if extent == self.lanes:
+                return carried
+            at = b.integer(I64, self.lanes)
+        stop = b.integer(I64, extent)
+        middle = stop if bound is None else b.intrinsic("smax", I64, bound, at)
+        carried = b.loop(at, middle, self.lanes, carried, lambda i, c: chunk(full, c, True, step), name=full.base.text[1:])
+        if bound is not None:
+            carried = b.loop(middle, stop, self.lanes, carried, lambda i, c: chunk(Ix(i, pattern, 0), c, False, step))
+        return carried
+
+    def _one_chunk(self, pattern: tuple[int, ...], bound: LValue | None, carried: list[LValue], chunk: Callable[..., Sequence[LValue]], make: Callable[[list[LValue]], Sequence[LValue]]) -> list[LValue]:
+        """The chunk at 0, without a loop."""
+        b = self.b
+        tag = len(b.slots) + b._next
+        if bound is None:
+            return list(chunk(Ix(ZERO.base, pattern, 0, tag + 1), carried, True, make))
+        return b.branch(
+            b.icmp("sgt", bound, b.integer(I64, 0)),
+            lambda: chunk(Ix(ZERO.base, pattern, 0, tag + 1), carried, True, make),
+            lambda: chunk(Ix(ZERO.base, pattern, 0, tag + 2), carried, False, make),
+        )
+
+    # --- bounds ----------------------------------------------------------------------------------------------------------
+
+    def full_bound(self, index: Index, lane: Ix) -> tuple[LValue | None, list[Root], list[Root]]:
+        """Up to where the masks are known to hold, and which; None for the bound where there is nothing to know."""
+        walked = walk(self.ev, self.roots(index), self.masks(index), lane)
+        if not (walked.bounds or walked.uniform_masks or walked.remainders):
+            return None, [], []
+        b, extent = self.b, self.shape[self.lane_dim]
+        bound = b.integer(I64, extent)
+        known: list[Root] = []
+        for term in walked.bounds:
+            bound = b.intrinsic("smin", I64, bound, self._limit(term, lane, extent))
+            known.append((term.mask, term.index))
+        for mask, at in walked.uniform_masks:
+            on, _ = self.ev.evaluate(mask, at)
+            bound = b.select(on.raw(b), bound, b.integer(I64, 0))
+            known.append((mask, at))
+        remainders: list[Root] = []
+        for op, at in walked.remainders:
+            bound = b.select(self._stays(op, at, lane, extent), bound, b.integer(I64, 0))
+            remainders.append((op.results[0], at))
+        bound = b.intrinsic("smax", I64, bound, b.integer(I64, 0))
+        return b.and_(bound, b.integer(I64, -self.lanes)), known, remainders
+
+    def _limit(self, term: Bound, lane: Ix, extent: int) -> LValue:
+        """The number of leading lanes for which a comparison holds."""
+        b = self.b
+        x, _ = self.ev.evaluate(term.left, _with(term.left_index, lane, ZERO))
+        y, _ = self.ev.evaluate(term.right, _with(term.right_index, lane, ZERO))
+        signed = term.predicate[0] == "s"
+        bits = x.raw(b).type.bits
+        left, right = b.integer_cast(x.raw(b), "i64", signed=signed), b.integer_cast(y.raw(b), "i64", signed=signed)
+        if term.predicate in ("sge", "sgt", "uge", "ugt"):  # holds from the first lane on, if there
+            holds = b.icmp("sge" if term.predicate.endswith("ge") else "sgt", left, right)
+            limit = b.select(holds, b.integer(I64, extent), b.integer(I64, 0))
+        else:
+            limit = b.sub(right, left)
+            if term.predicate.endswith("le"):
+                limit = b.add(limit, b.integer(I64, 1))
+        if bits == 64:  # differences of 64-bit integers may wrap: only small ones are taken
+            low = b.icmp("ult", b.add(left, b.integer(I64, 1 << 62)), b.integer(I64, 1 << 63))
+            also = b.icmp("ult", b.add(right, b.integer(I64, 1 << 62)), b.integer(I64, 1 << 63))
+            return b.select(b.and_(low, also), limit, b.integer(I64, 0))
+        top = (1 << (bits - 1 if signed else bits)) - extent
+        return b.select(b.icmp("sle", left, b.integer(I64, top)), limit, b.integer(I64, 0))
+
+    def _stays(self, op: Op, at: Index, lane: Ix, extent: int) -> LValue:
+        """Whether `x % n` passes no multiple of n over the extent, from an x that is not negative."""
+        b = self.b
+        start = _with(at, lane, ZERO)
+        x, _ = self.ev.evaluate(op.operands[0], start)
+        n, _ = self.ev.evaluate(op.operands[1], operand_index(op.results[0], op.operands[1], start))
+        rest, _ = self.ev.evaluate(op.results[0], start)
+        values = [b.integer_cast(v.raw(b), "i64") for v in (x, n, rest)]
+        fits = b.icmp("sle", b.add(values[2], b.integer(I64, extent)), values[1])
+        return b.and_(fits, b.icmp("sge", values[0], b.integer(I64, 0)))
+
+
+def _with(index: Index, old: Ix, new: Ix) -> Index:
+    return tuple(new if ix == old else ix for ix in index)
+
+
+# --- walking without emitting ----------------------------------------------------------------------------------------------------
+
+
+def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix) -> Walked:
+    """Find what a nest reads: its loads, the masks that are bounds along the lanes, remainders in addresses."""
+    found = Walked()
+    seen: set[Root] = set()
+    for mask, at in masks:
+        _walk_mask(ev, mask, at, lane, found, seen)
+    stack = list(roots)
+    while stack:
+        value, at = stack.pop()
+        if (value, at) in seen or value in ev.function.bindings:
+            continue
+        seen.add((value, at))
+        op = ev.function.definition(value)
+        if op.name in SHAPE_OPS:
+            stack.append((op.operands[0], source_index(op, at, symbolic_bits, symbolic_add)))
+            continue
+        if op.name == "tt.load":
+            found.accesses.append((op, at))
+            if len(op.operands) > 1:
+                _walk_mask(ev, op.operands[1], operand_index(value, op.operands[1], at), lane, found, seen)
+        if op.name in ("arith.remsi", "arith.remui") and lane in at and consecutive(ev, op.operands[0], at):
+            if not ev.function.varies(op.operands[1], operand_index(value, op.operands[1], at)):
+                found.remainders.append((op, at))
+        stack.extend((operand, operand_index(value, operand, at)) for operand in op.operands)
+    return found
+
+
+_MIRRORED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle", "ult": "ugt", "ule": "uge", "ugt": "ult", "uge": "ule"}
+
+
+def _walk_mask(ev: Evaluator, mask: Value, at: Index, lane: Ix, found: Walked, seen: set[Root]) -> None:
+    """Take a mask apart into what can be known beforehand."""
+    if (mask, at, "mask") in seen:  # type: ignore[comparison-overlap]
+        return
+    seen.add((mask, at, "mask"))  # type: ignore[arg-type]
+    if not ev.function.varies(mask, at):
+        if _placed(at, lane):
+            found.uniform_masks.append((mask, at))
+        return
+    if mask in ev.function.bindings:
+        return
+    op = ev.function.definition(mask)
+    if op.name in SHAPE_OPS:
+        _walk_mask(ev, op.operands[0], source_index(op, at, symbolic_bits, symbolic_add), lane, found, seen)
+    elif op.name == "arith.andi":
+        for operand in op.operands:
+            _walk_mask(ev, operand, operand_index(mask, operand, at), lane, found, seen)
+    elif op.name == "arith.cmpi" and op.attributes["predicate"] in _MIRRORED and _placed(at, lane):
+        left, right = op.operands
+        left_at, right_at = (operand_index(mask, v, at) for v in op.operands)
+        predicate = op.attributes["predicate"]
+        if not ev.function.varies(left, left_at):
+            left, right, left_at, right_at, predicate = right, left, right_at, left_at, _MIRRORED[predicate]
+        if lane in left_at and not ev.function.varies(right, right_at) and consecutive(ev, left, left_at):
+            found.bounds.append(Bound(mask, at, predicate, left, right, left_at, right_at))
+
+
+def _placed(at: Index, lane: Ix) -> bool:
+    """The index holds no scalar that is only named (by a reshape) and not emitted."""
+    return all(ix == lane or (ix.uniform and not ix.base.text.startswith("(")) for ix in at)
+
+
+def lane_pattern(ev: Evaluator, value: Value, index: Index) -> tuple[int, ...] | None:
+    """The constants by which an integer or pointer tile differs from lane to lane; None where unknown, () for none."""
+    if not ev.function.varies(value, index):
+        return ()
+    if value in ev.function.bindings:
+        return None
+    op = ev.function.definition(value)
+    if op.name in SHAPE_OPS:
+        return lane_pattern(ev, op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))
+    if op.name == "tt.make_range":
+        return index[0].pattern
+    if op.name in ("arith.extsi", "arith.remsi", "arith.remui"):
+        return lane_pattern(ev, op.operands[0], operand_index(value, op.operands[0], index))
+    if op.name in ("arith.addi", "arith.subi", "tt.addptr", "arith.muli"):
+        a, c = (lane_pattern(ev, v, operand_index(value, v, index)) for v in op.operands)
+        if a is None or c is None:
+            return None
+        if op.name == "arith.muli":
+            factor = constant_integer(ev, op.operands[1]) if a else constant_integer(ev, op.operands[0])
+            varying = a or c
+            return None if factor is None or (a and c) else tuple(p * factor for p in varying)
+        sign = -1 if op.name == "arith.subi" else 1
+        size = max(len(a), len(c))
+        return tuple(p + sign * q for p, q in zip(a or (0,) * size, c or (0,) * size, strict=True))
+    return None
+
+
+def constant_integer(ev: Evaluator, value: Value) -> int | None:
+    """The value of a constant (also splatted) integer."""
+    if value in ev.function.bindings:
+        return ev.function.constant_of.get(value)
+    op = ev.function.definition(value)
+    if op.name in SHAPE_OPS:
+        return constant_integer(ev, op.operands[0])
+    if op.name == "arith.constant" and op.attributes["value"].is_splat:
+        element = element_of(value.type)
+        return op.attributes["value"].integers()[0] if isinstance(element, Scalar) and element.is_integer and element != MASK else None
+    return None
+
+
+def consecutive(ev: Evaluator, value: Value, index: Index) -> bool:
+    """The lanes are x, x + 1, x + 2 ..."""
+    pattern = lane_pattern(ev, value, index)
+    return bool(pattern) and arithmetic_step(pattern or ()) == 1 and (pattern or (1,))[0] == 0
+
+
+def choose_lane_dim(ev: Evaluator, shape: Sequence[int], roots: Callable[[Index], Iterable[Root]], stores: Callable[[Index], Iterable[Root]], allowed: Iterable[int] | None = None) -> int:
+    """The dimension along which most accesses are consecutive; the last one where that decides nothing."""
+    best, choice = -1.0, -1
+    for dim in allowed if allowed is not None else range(len(shape)):
+        if shape[dim] == 1:
+            continue
+        lanes = min(shape[dim], LANES)
+        lane = Ix(LValue("%?", I64), tuple(range(lanes)), 1)
+        index = tuple(lane if d == dim else Ix(LValue(f"%?{d}", I64), (), 1) for d in range(len(shape)))
+        score = 0.5 * dim / len(shape)
+        patterns = [(lane_pattern(ev, op.operands[0], operand_index(op.results[0], op.operands[0], at)), 1.0) for op, at in walk(ev, roots(index), [], lane).accesses]
+        patterns += [(lane_pattern(ev, pointer, at), 2.0) for pointer, at in stores(index)]
+        for pattern, weight in patterns:
+            if pattern is not None:
+                step = arithmetic_step(pattern) if pattern else 0
+                score += weight * {1: 4, 0: 3}.get(step if step is not None else 9, 0)
+        score = (score + 1) * min(lanes, 16)
+        if score > best:
+            best, choice = score, dim
+    return choice
+
+
+def shape_index(shape: Sequence[int]) -> list[Ix]:
+    return [ZERO for _ in shape]
+
+
+def identity(value: Value, index: Index) -> Index:
+    """The index of a tile of the nest's own shape; none for a scalar."""
+    return index if shape_of(value.type) else ()
+
+
+def lane_type(scalar: str, lanes: int) -> LType:
+    return LType(scalar, lanes)

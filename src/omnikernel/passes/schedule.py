@@ -1,0 +1,241 @@
+"""Which tiles are kept in the arena, and when they are computed.
+
+In: a function and its pointer roots. Out: a `Schedule`. Every other tile stays an expression that each sink evaluates
+for itself. A tile is kept
+
+* EAGER, at the op that makes it: where what it reads may be overwritten before it is used, or where it is made outside
+  a loop, is dear, and is used inside;
+* at its FIRST use: where it is dear and used more than once in its own block, so that the first sink stores it in
+  passing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from ..ir.ops import SCHEMA, Effect
+from ..ir.tile import Block, Function, Op, Region, Value, walk
+from ..ir.types import Tensor
+from .alias import Roots
+
+
+class Keep(Enum):
+    """When a kept tile is computed."""
+
+    EAGER = auto()
+    FIRST = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How the tiles of one function are kept.
+
+    `sinks` maps every lazy tile to the ops that evaluate it.
+    """
+
+    keep: dict[Value, Keep]
+    packed: frozenset[Value]  # tiles that a dot reads: narrow floats are kept as f32
+    sinks: dict[Value, frozenset[Op]]
+
+
+# Rough nanoseconds a vector; what matters is which are more than a load and an add.
+DEAR = 8.0
+COST = {
+    "math.exp": 12,
+    "math.exp2": 10,
+    "math.log": 14,
+    "math.log2": 14,
+    "math.sin": 20,
+    "math.cos": 20,
+    "math.erf": 16,
+    "math.sqrt": 6,
+    "math.rsqrt": 8,
+    "arith.divf": 6,
+    "tt.precise_divf": 6,
+    "tt.precise_sqrt": 6,
+    "arith.divsi": 10,
+    "arith.divui": 10,
+    "arith.remsi": 10,
+    "arith.remui": 10,
+    "arith.remf": 60,
+    "tt.extern_elementwise": 20,
+    "tt.load": 2,
+}
+
+
+def is_lazy(op: Op) -> bool:
+    """Ops whose tiles are evaluated where they are used."""
+    row = SCHEMA.get(op.name)
+    if row is None or not op.results or not all(isinstance(r.type, Tensor) for r in op.results):
+        return False
+    return op.name == "tt.load" or (row.pure and row.kind in ("elementwise", "shape"))
+
+
+class _Scheduler:
+    def __init__(self, function: Function, roots: Roots) -> None:
+        self.roots = roots
+        self.function = function
+        self.place: dict[Op, tuple[Block, int]] = {}
+        self.parent: dict[Block, Op | None] = {}
+        self.users: dict[Value, list[Op]] = defaultdict(list)
+        self.made_by: dict[Value, Op] = {}
+        self.keep: dict[Value, Keep] = {}
+        self.sinks: dict[Value, frozenset[Op]] = {}
+        self.uses: dict[Value, frozenset[Op]] = {}
+        self.cost: dict[Value, float] = {}
+        self.loaded: set[Value] = set()  # depends on a load
+        self._index(function.body, None)
+
+    def _index(self, region: Region, parent: Op | None) -> None:
+        for block in region.blocks:
+            self.parent[block] = parent
+            for i, op in enumerate(block.ops):
+                self.place[op] = block, i
+                for value in (*op.operands, *(v for s in op.successors for v in s.operands)):
+                    self.users[value].append(op)
+                for result in op.results:
+                    self.made_by[result] = op
+                for inner in op.regions:
+                    self._index(inner, op)
+
+    def ancestors(self, op: Op) -> Iterator[tuple[Block, int]]:
+        """The places of an op and of the ops around it, innermost first."""
+        current: Op | None = op
+        while current is not None:
+            block, at = self.place[current]
+            yield block, at
+            current = self.parent[block]
+
+    def run(self) -> Schedule:
+        lazy = [op for op in walk(self.function.body) if is_lazy(op)]
+        for op in lazy:
+            own = COST.get(op.name, 1)
+            behind = sum(self.cost.get(v, 0) for v in set(op.operands) if isinstance(v.type, Tensor))
+            loads = any(v in self.loaded for v in op.operands)
+            if op.name == "tt.load":  # addresses are cheap, unless they are loaded themselves: then this is a gather
+                behind = DEAR if loads else 0
+            for result in op.results:
+                self.cost[result] = min(own + behind, 1000)
+                if loads or op.name == "tt.load":
+                    self.loaded.add(result)
+        for op in reversed(lazy):
+            for result in op.results:
+                self.decide(op, result)
+        packed = frozenset(v for op in walk(self.function.body) if op.name == "tt.dot" for v in op.operands[:2])
+        return Schedule(self.keep, packed, self.sinks)
+
+    def decide(self, op: Op, value: Value) -> None:
+        sinks: set[Op] = set()  # where what is behind the value is read
+        uses: set[Op] = set()  # what evaluates it: a sink, or a kept tile once
+        for user in self.users[value]:
+            if not is_lazy(user):
+                sinks.add(user)
+                uses.add(user)
+                continue
+            kept = [self.keep[r] for r in user.results if r in self.keep]
+            if Keep.EAGER in kept:
+                sinks.add(user)
+            else:
+                sinks = sinks.union(*(self.sinks[r] for r in user.results))
+            uses = uses | {user} if kept else uses.union(*(self.uses[r] for r in user.results))
+        self.sinks[value], self.uses[value] = frozenset(sinks), frozenset(uses)
+        if not sinks:
+            return
+        block, _ = self.place[op]
+        nested = any(self.place[s][0] is not block for s in sinks)
+        if op.name == "tt.load" and self.clobbered(op, sinks):
+            self.keep[value] = Keep.EAGER
+        elif self.broadcast_dear(value) or (self.cost[value] >= DEAR and COST.get(op.name, 1) >= 2 and self.repeated(op, uses)):
+            self.keep[value] = Keep.EAGER if nested else Keep.FIRST
+
+    def broadcast_dear(self, value: Value) -> bool:
+        """Dear, and about to be repeated along a dimension it does not have."""
+        if self.own_dear(value) and isinstance(value.type, Tensor):
+            return any(self._grows(user, value.type.size) for user in self.users[value])
+        return False
+
+    def own_dear(self, value: Value) -> bool:
+        return COST.get(self.made_by[value].name, 1) >= DEAR - 2 and self.made_by[value].name != "tt.load"
+
+    def _grows(self, user: Op, size: int) -> bool:
+        if user.name == "tt.broadcast":
+            result = user.result.type
+            return isinstance(result, Tensor) and result.size > size
+        if user.name in ("tt.expand_dims", "tt.reshape"):
+            return any(self._grows(u, size) for u in self.users[user.result])
+        return False
+
+    def repeated(self, op: Op, sinks: set[Op]) -> bool:
+        """It is evaluated more than once: by several sinks, or in a loop that it does not belong to."""
+        if len(sinks) > 1:
+            return True
+        block, _ = self.place[op]
+        for sink in sinks:
+            for place, _ in self.ancestors(sink):
+                if place is block:
+                    break
+                around = self.parent[place]
+                if around is not None and around.name in ("scf.for", "scf.while"):
+                    return True
+        return False
+
+    # --- memory ----------------------------------------------------------------------------------------------------------
+
+    def clobbered(self, load: Op, sinks: set[Op]) -> bool:
+        """Whether what the load reads may be written between it and a sink."""
+        if load.attributes.get("isVolatile"):
+            return True
+        block, at = self.place[load]
+        for sink in sinks:
+            places = [(place, i) for place, i in self.ancestors(sink) if place is block]
+            if not places:
+                if any(self.writes(op, load) for op in walk(self.function.body) if not op.regions):
+                    return True
+                continue
+            (_, until) = places[0]
+            if any(self.writes(op, load) for op in block.ops[at + 1 : until]):
+                return True
+            last = block.ops[until]
+            if last is not sink:
+                if self.writes(last, load):
+                    return True
+            elif self.writes(sink, load) and not self.in_place(load, sink):
+                return True
+        return False
+
+    def writes(self, op: Op, load: Op) -> bool:
+        """Whether an op, or one inside it, may write what a load reads, or orders it against other programs."""
+        if op.regions:
+            return any(self.writes(inner, load) for region in op.regions for block in region.blocks for inner in block.ops)
+        row = SCHEMA.get(op.name)
+        if row is None:
+            return True
+        if row.effect & Effect.ORDER:
+            return True
+        return bool(row.effect & Effect.WRITE) and self.roots.may_alias(op.operands[0], load.operands[0])
+
+    def in_place(self, load: Op, store: Op) -> bool:
+        """A store of each element where it was loaded from: one step of a nest loads its lanes before it stores."""
+        if store.name != "tt.store" or store.operands[0] is not load.operands[0]:
+            return False
+        return self._elementwise_path(load.results[0], store)
+
+    def _elementwise_path(self, value: Value, sink: Op) -> bool:
+        """Every way from value to the sink keeps each element at its place."""
+        for user in self.users[value]:
+            if user is sink:
+                continue
+            if is_lazy(user) and any(sink in self.sinks.get(r, ()) for r in user.results):
+                if SCHEMA[user.name].kind == "shape" or user.name == "tt.load":
+                    return False
+                if not all(self._elementwise_path(r, sink) for r in user.results):
+                    return False
+        return True
+
+
+def schedule(function: Function, roots: Roots) -> Schedule:
+    """Decide what to keep of one function."""
+    return _Scheduler(function, roots).run()
