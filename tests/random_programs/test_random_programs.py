@@ -6,11 +6,16 @@ import os
 
 import numpy as np
 import pytest
-from comparison import differences, run_compiled, run_reference
-from generator import Program
-from steps import draw
+from program_comparison import differences, run_compiled, run_reference
+from program_drawer import Program
+from random_programs import draw
 
-from omnikernel import pipeline
+from omnikernel import pipeline, reference
+from omnikernel.ir.printer import print_kernel
+from omnikernel.ir.tile import Kernel
+from omnikernel.passes.contract import contract
+from omnikernel.passes.uncarry import uncarry
+from omnikernel.ttir.parse import parse
 
 BATCH = 10
 
@@ -27,27 +32,43 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("batch", batches, ids=[f"{b.start}-{b.stop - 1}" for b in batches])
 
 
-def compare(program: Program, **options: bool) -> list[str]:
-    """How compiled code and the reference differ on a program; no line where they agree."""
-    from omnikernel.ttir.parse import parse
+def kernel_of(program: Program, fp_fusion: bool) -> Kernel:
+    """What the reference runs: the text as it stands, or with products and sums fused."""
+    kernel = parse(program.text)
+    return contract(kernel) if fp_fusion else kernel
 
-    artefact = pipeline.compile_text(program.text, pipeline.Options(**options))  # type: ignore[attr-defined]
-    return differences(run_reference(parse(program.text), program), run_compiled(artefact, program))
+
+def options_of(seed: int) -> pipeline.Options:
+    return pipeline.Options(fp_fusion=seed // 2 % 2 == 0, disjoint=seed % 2 == 0)
 
 
 def test_compiled_code_agrees_with_the_reference(batch: range) -> None:
-    if not hasattr(pipeline, "compile_text"):
-        pytest.skip("the pipeline does not compile yet")
     for seed in batch:
-        program = draw(seed)
-        # Without contraction the reference runs the text as it stands.
-        options = {"fp_fusion": False, "disjoint": seed % 2 == 0}
+        program, options = draw(seed), options_of(seed)
+        want = run_reference(kernel_of(program, options.fp_fusion), program)
         try:
-            found = compare(program, **options)
+            found = differences(want, run_compiled(pipeline.compile_text(program.text, options), program))
         except Exception as error:
-            pytest.fail(f"program {seed} {options}: {type(error).__name__}: {error}\n{program.text}")
+            pytest.fail(f"program {seed}, {options}: {type(error).__name__}: {error}\n{program.text}")
         if found:
-            pytest.fail("\n".join([f"program {seed} {options}, grid {program.grid}:", *found, program.text]))
+            pytest.fail("\n".join([f"program {seed}, {options}, grid {program.grid}:", *found, program.text]))
+
+
+def test_passes_keep_the_meaning() -> None:
+    for seed in range(40):
+        program = draw(seed)
+        kernel = parse(program.text)
+        want, got = run_reference(kernel, program), run_reference(uncarry(kernel), program)
+        found = differences(want, got)
+        assert not found, "\n".join([f"uncarry, program {seed}:", *found, program.text])
+
+
+def test_printing_and_reading_again_keep_the_meaning() -> None:
+    for seed in range(40):
+        program = draw(seed)
+        kernel = parse(program.text)
+        found = differences(run_reference(kernel, program), run_reference(parse(print_kernel(kernel)), program))
+        assert not found, "\n".join([f"printer, program {seed}:", *found, program.text])
 
 
 def test_a_seed_gives_one_program() -> None:
@@ -59,8 +80,6 @@ def test_a_seed_gives_one_program() -> None:
 
 def test_programs_write_and_stay_in_bounds() -> None:
     """Every access lies in an array of the arguments; most programs change memory."""
-    from omnikernel import reference
-    from omnikernel.ttir.parse import parse
 
     class Bounds:
         def __init__(self, arrays: list[np.ndarray]) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from generator import Program
-from writer import DTYPES
+from program_drawer import Program
+from program_writer import DTYPES
 
 from omnikernel import reference
 from omnikernel.ir.tile import Kernel

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from writer import BITS, DTYPES, FLOATS, FP8, INTEGERS, Shape, Val, Writer, type_text
+from program_writer import BITS, DTYPES, FLOATS, FP8, INTEGERS, Shape, Val, Writer, type_text
 
 COMPARE_INT = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
 COMPARE_FLOAT = ["oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno"]
@@ -36,6 +36,9 @@ INT_OPS = [
     "minsi",
     "maxui",
     "minui",
+    "floordivsi",
+    "ceildivsi",
+    "ceildivui",
 ]
 BOOL_OPS = ["andi", "ori", "xori", "addi", "muli"]
 FLOAT_OPS = ["addf", "addf", "subf", "mulf", "mulf", "divf", "maxnumf", "minnumf", "maximumf", "minimumf"]
@@ -129,9 +132,9 @@ class Drawer:
         return int(self.rng.integers(low, high + 1))
 
     def shape(self) -> Shape:
-        rank = 1 if self.chance(0.55) else 2
+        rank = self.choice([1, 1, 1, 1, 1, 2, 2, 2, 2, 3])
         while True:
-            shape = tuple(1 << self.number(0, 8 if rank == 1 else 6) for _ in range(rank))
+            shape = tuple(1 << self.number(0, 9 - 2 * rank + rank // 2) for _ in range(rank))
             if int(np.prod(shape)) <= MAX_TILE:
                 return shape
 
