@@ -38,7 +38,9 @@ def solve(fit: Fit, powers: Sequence[int], fixed: dict[int, Real], rounds: int =
     middle, half, count = (fit.low + fit.high) / 2, (fit.high - fit.low) / 2, 8 * len(fit.powers) + 40
     points = [middle - half * mp.cos(mp.pi * (i + mp.mpf("0.5")) / count) for i in range(count)]
     scales = [fit.scale(x) for x in points]
-    wanted = [(fit.target(x) - sum(c * x**k for k, c in fixed.items())) / s for x, s in zip(points, scales, strict=True)]
+    wanted = [
+        (fit.target(x) - sum(c * x**k for k, c in fixed.items())) / s for x, s in zip(points, scales, strict=True)
+    ]
     rows = [[x**k / s for k in powers] for x, s in zip(points, scales, strict=True)]
     weights = [mp.mpf(1)] * count
     coefficients: list[Real] = []

@@ -38,16 +38,16 @@ DTYPES: dict[str, Any] = {
     "f8E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
     "f8E4M3B11FNUZ": np.dtype(ml_dtypes.float8_e4m3b11fnuz),
 }
-LIBM = frozenset(
-    "fma fmod fmodf sin cos sinf cosf tan asin acos atan sinh cosh asinh acosh atanh atan2 pow cbrt hypot erf erfc expm1 "
-    "log1p log10 exp10 lgamma tgamma j0 j1 jn y0 y1 yn remainder remainderf tanh exp log".split()
-)
+# Functions of the C library that generated code may call.
+LIBM = set("fma fmod fmodf sin cos sinf cosf tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh".split())  # noqa: SIM905
+LIBM |= set("exp10 expm1 log10 log1p pow cbrt hypot erf erfc lgamma tgamma j0 j1 jn y0 y1 yn remainder".split())  # noqa: SIM905
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
 X86 = platform.machine() in ("x86_64", "AMD64")
 # The CPU to compile for and the features that handlers may see.
-AVX2 = "sse sse2 sse3 ssse3 sse4.1 sse4.2 popcnt avx avx2 fma f16c bmi bmi2 lzcnt movbe".split()
+AVX2 = ["sse", "sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "avx", "avx2", "fma", "f16c", "bmi", "bmi2"]
+AVX2 += ["lzcnt", "movbe"]
 HOST = frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
 TARGETS: dict[str, tuple[str, frozenset[str]]] = {"host": (llvm.get_host_cpu_name(), HOST)}
 if X86:
@@ -85,9 +85,7 @@ def op_of(name: str, ins: Sequence[str], outs: Sequence[str], attributes: Mappin
     return Op(name, operands, results, attributes)
 
 
-def text_of(
-    op: Op, lanes: int, features: frozenset[str], constants: Mapping[int, int | float] | None = None
-) -> str:
+def text_of(op: Op, lanes: int, features: frozenset[str], constants: Mapping[int, int | float] | None = None) -> str:
     """The module of `void k(ptr operand..., ptr result..., i64 n)`, which steps by `lanes` elements."""
     module = Module(features=features)
     b = Builder(module)
@@ -137,19 +135,38 @@ def optimised(text: str, target: str) -> llvm.ModuleRef:
     return module
 
 
-def assembly(name: str, ins: Sequence[str], outs: Sequence[str], lanes: int = 8, target: str = "host", constants: Mapping[int, int | float] | None = None, **attributes: Any) -> str:
+def assembly(
+    name: str,
+    ins: Sequence[str],
+    outs: Sequence[str],
+    lanes: int = 8,
+    target: str = "host",
+    constants: Mapping[int, int | float] | None = None,
+    **attributes: Any,
+) -> str:
     """The assembly of the harness around one handler."""
     text = text_of(op_of(name, ins, outs, attributes), lanes, TARGETS[target][1], constants)
     return str(machine(target, "default").emit_assembly(optimised(text, target)))
 
 
-def externals(name: str, ins: Sequence[str], outs: Sequence[str], lanes: int, target: str, **attributes: Any) -> set[str]:
+def externals(
+    name: str, ins: Sequence[str], outs: Sequence[str], lanes: int, target: str, **attributes: Any
+) -> set[str]:
     """The names of the functions that the code calls."""
     asm = assembly(name, ins, outs, lanes, target, **attributes)
     return {m.split("@")[0] for m in re.findall(r"\b(?:callq?|jmp|bl)\s+\*?([A-Za-z_][\w@.]*)", asm)}
 
 
-def run(name: str, inputs: Sequence[np.ndarray], outs: Sequence[str], lanes: int = 16, target: str = "host", ins: Sequence[str] | None = None, constants: Mapping[int, int | float] | None = None, **attributes: Any) -> list[np.ndarray]:
+def run(
+    name: str,
+    inputs: Sequence[np.ndarray],
+    outs: Sequence[str],
+    lanes: int = 16,
+    target: str = "host",
+    ins: Sequence[str] | None = None,
+    constants: Mapping[int, int | float] | None = None,
+    **attributes: Any,
+) -> list[np.ndarray]:
     """The handler's results over equally long arrays (padded to a multiple of the lanes)."""
     kinds = tuple(ins or [next(k for k, d in DTYPES.items() if d == a.dtype) for a in inputs])
     key = (name, kinds, tuple(outs), tuple(attributes.items()), lanes, target, tuple((constants or {}).items()))

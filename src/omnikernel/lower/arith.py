@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from ..ir.tile import Op
 from ..ir.types import Pointer, Scalar, element_of
 from ..llvm.emit import Builder, LType, LValue
+from . import x86
 from .convert import FORMATS, bits_of, float_of, fused, is_nan, round_to, to_odd
 from .divide import divide, divide_rounded
 from .lanes import Lanes, elementwise, is_narrow
@@ -204,7 +205,7 @@ def lower_remf(b: Builder, op: Op, operands: Sequence[Lanes]) -> Sequence[Lanes]
 @elementwise("arith.negf")
 def lower_negf(b: Builder, op: Op, operands: Sequence[Lanes]) -> Sequence[Lanes]:
     """Flips the sign bit, of NaN too."""
-    return _on_sign(b, op, operands[0], lambda x: b.fneg(x), "xor", -1)
+    return _on_sign(b, op, operands[0], b.fneg, "xor", -1)
 
 
 @elementwise("math.absf")
@@ -237,22 +238,39 @@ def lower_cmpf(b: Builder, op: Op, operands: Sequence[Lanes]) -> Sequence[Lanes]
 
 def maximum(b: Builder, x: LValue, y: LValue) -> LValue:
     """The greater; NaN where either is NaN; -0 is below +0."""
-    return b.intrinsic("maximum", x.type, x, y)
+    return _propagating(b, x, y, most=True)
 
 
 def minimum(b: Builder, x: LValue, y: LValue) -> LValue:
     """The lesser; NaN where either is NaN; -0 is below +0."""
-    return b.intrinsic("minimum", x.type, x, y)
+    return _propagating(b, x, y, most=False)
+
+
+def _propagating(b: Builder, x: LValue, y: LValue, *, most: bool) -> LValue:
+    instruction = x86.extremum(b, x, y, most=most)
+    if instruction is None:
+        return b.intrinsic("maximum" if most else "minimum", x.type, x, y)
+    return b.select(b.fcmp("uno", x, y), b.fadd(x, y), instruction)
 
 
 def maxnum(b: Builder, x: LValue, y: LValue) -> LValue:
     """The greater, or the other one where one is NaN; -0 is below +0."""
-    return b.intrinsic("maximumnum", x.type, x, y)
+    return _skipping(b, x, y, most=True)
 
 
 def minnum(b: Builder, x: LValue, y: LValue) -> LValue:
     """The lesser, or the other one where one is NaN; -0 is below +0."""
-    return b.intrinsic("minimumnum", x.type, x, y)
+    return _skipping(b, x, y, most=False)
+
+
+def _skipping(b: Builder, x: LValue, y: LValue, *, most: bool) -> LValue:
+    if "avx512dq" in b.module.features and x.lanes:
+        # The instruction skips quiet NaN only, so signalling ones are made quiet first.
+        quiet = [b.intrinsic("canonicalize", v.type, v) for v in (x, y)]
+        instruction = x86.extremum(b, *quiet, most=most)
+        if instruction is not None:
+            return instruction
+    return b.intrinsic("maximumnum" if most else "minimumnum", x.type, x, y)
 
 
 ORDER: dict[str, Emit] = {"maximumf": maximum, "minimumf": minimum, "maxnumf": maxnum, "minnumf": minnum}

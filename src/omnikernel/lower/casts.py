@@ -108,7 +108,9 @@ def sticky(b: Builder, x: LValue, *, signed: bool) -> LValue:
     the 11 bits of precision of the widest narrow float.
     """
     low = b.and_(x, b.integer(x.type, 0x7FF))
-    marked = b.or_(b.sub(x, low), b.shl(b.cast("zext", b.icmp("ne", low, b.zero(x.type)), "i64"), b.integer(x.type, 11)))
+    marked = b.or_(
+        b.sub(x, low), b.shl(b.cast("zext", b.icmp("ne", low, b.zero(x.type)), "i64"), b.integer(x.type, 11))
+    )
     limit = 1 << 53
     if signed:
         small = b.icmp("ult", b.add(x, b.integer(x.type, limit)), b.integer(x.type, 2 * limit))
@@ -127,23 +129,32 @@ def lower_float_to_integer(b: Builder, op: Op, operands: Sequence[Lanes]) -> Seq
 
 
 def float_to_integer(b: Builder, x: LValue, scalar: str, *, signed: bool) -> LValue:
-    """llvm.fptosi.sat or llvm.fptoui.sat; below 32 bits by way of i32, which vectors convert to."""
+    """As llvm.fptosi.sat and llvm.fptoui.sat, whose own lowering to vectors is several times longer.
+
+    A lane that plain fptosi leaves undefined is replaced by a select.
+    """
     bits = SCALAR_BITS[scalar]
-    if bits >= 32:
-        return _saturating(b, x, scalar, signed=signed)
-    if bits == 1:
-        low, high = (-1, 0) if signed else (0, 1)
-    else:
-        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
-    wide = _saturating(b, x, "i32", signed=True)
-    wide = b.intrinsic("smax", wide.type, wide, b.integer(wide.type, low))
-    wide = b.intrinsic("smin", wide.type, wide, b.integer(wide.type, high))
-    return b.cast("trunc", wide, scalar)
+    low, high = _bounds(bits, signed=signed)
+    nan = b.fcmp("uno", x, b.zero(x.type))
+    if bits < 32:  # both bounds are floats: clamp, and convert by way of i32, which vectors can
+        least, most = b.real(x.type, low), b.real(x.type, high)
+        clamped = b.select(b.fcmp("olt", most, x), most, x)
+        clamped = b.select(b.fcmp("ogt", least, clamped), least, clamped)
+        whole = b.cast("fptosi", clamped, "i32")
+        return b.cast("trunc", b.select(nan, b.zero(whole.type), whole), scalar)
+    over = b.fcmp("oge", x, b.real(x.type, high + 1))
+    least = b.real(x.type, low)
+    if not signed:  # takes NaN to 0 too
+        whole = b.cast("fptoui", b.select(b.fcmp("ogt", x, least), x, least), scalar)
+        return b.select(over, b.integer(whole.type, high), whole)
+    whole = b.cast("fptosi", b.select(b.fcmp("ogt", least, x), least, x), scalar)
+    whole = b.select(over, b.integer(whole.type, high), whole)
+    return b.select(nan, b.zero(whole.type), whole)
 
 
-def _saturating(b: Builder, x: LValue, scalar: str, *, signed: bool) -> LValue:
-    type_ = x.type.of(scalar)
-    return b.call(f"llvm.fpto{'s' if signed else 'u'}i.sat.{type_.suffix}.{x.type.suffix}", type_, x)
+def _bounds(bits: int, *, signed: bool) -> tuple[int, int]:
+    """The least and the greatest integer of a width; i1 holds -1 and 0 as signed."""
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
 
 
 @elementwise("arith.bitcast")

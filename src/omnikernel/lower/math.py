@@ -119,7 +119,9 @@ def _evaluate(b: Builder, op: Op, row: Row, operands: Sequence[Lanes]) -> Sequen
     return [Lanes(element, raw=resize(b, value, REGISTER[element.kind], signed=True))]
 
 
-@elementwise(*(f"math.{name}" for name in ("exp", "exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "floor", "ceil")))
+@elementwise(
+    *(f"math.{name}" for name in ("exp", "exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "floor", "ceil"))
+)
 def lower_math(b: Builder, op: Op, operands: Sequence[Lanes]) -> Sequence[Lanes]:
     """The function of the row of the op's name."""
     return _evaluate(b, op, MATH[op.name.removeprefix("math.")], operands)

@@ -6,7 +6,7 @@ scalar or vector; Python numbers become constants of the other operand's type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..llvm.emit import Builder, LType, LValue
 from .arith import has_fma, per_lane
@@ -229,16 +229,3 @@ def horner(x: Num, coefficients: Sequence[float]) -> Num:
     for c in reversed(coefficients[:-1]):
         total = total.mad(x, c)
     return total
-
-
-def by_parts(value: Num, lanes: int, emit: Callable[[Num], Num]) -> Num:
-    """emit() on pieces of that many lanes, joined again."""
-    b, count = value.b, value.v.lanes
-    parts = [
-        emit(value.new(b.shuffle(value.v, None, range(at, at + lanes)))).v if count > lanes else emit(value).v
-        for at in range(0, count, lanes)
-    ]
-    while len(parts) > 1:
-        width = parts[0].lanes
-        parts = [b.shuffle(parts[i], parts[i + 1], range(2 * width)) for i in range(0, len(parts), 2)]
-    return value.new(parts[0])

@@ -9,7 +9,8 @@ results are rounded once, by the last product.
 
 from __future__ import annotations
 
-from .number import Num, by_parts, horner
+from . import x86
+from .number import Num, horner
 
 # exp(r) = 1 + r + r^2 P(r)
 EXP_F32 = (0.4999999403953552, 0.1666652113199234, 0.04166825860738754, 0.00836866907775402, 0.001382135902531445)
@@ -58,9 +59,9 @@ def near_zero(r: Num) -> Num:
 
 def scaled(p: Num, n: Num) -> Num:
     """p 2^n for integral n with |n| < 1100 (f64) or 160 (f32); overflow and subnormals as IEEE has them."""
-    instruction = _scalef(p, n)
+    instruction = x86.scale(p.b, p.v, n.v)
     if instruction:
-        return instruction
+        return p.new(instruction)
     bits, bias = (52, 1023) if p.is_double else (23, 127)
     # The low bits of m + 1.5 * 2^bits + bias are m + bias: shifted into place they are the number 2^m.
     magic = 1.5 * 2.0**bits + bias
@@ -73,31 +74,6 @@ def scaled_normal(p: Num, n: Num) -> Num:
     """p 2^n where 2^n and the result are normal numbers."""
     bits, bias = (52, 1023) if p.is_double else (23, 127)
     return p * ((n + (1.5 * 2.0**bits + bias)).bits() << bits).real()
-
-
-def _scalef(p: Num, n: Num) -> Num | None:
-    """AVX-512's p 2^n; None where the target or the number of lanes does not have it."""
-    features, lanes, full = p.b.module.features, p.v.lanes, 8 if p.is_double else 16
-    if "avx512f" not in features:
-        return None
-    if lanes > full and lanes % full == 0:
-        b = p.b
-        parts = iter(range(0, lanes, full))
-        return by_parts(p, full, lambda part: _part(part, Num(b, b.shuffle(n.v, None, range(at := next(parts), at + full)))))
-    if lanes == full or ("avx512vl" in features and lanes in (full // 2, full // 4)):
-        return _part(p, n)
-    return None
-
-
-def _part(p: Num, n: Num) -> Num:
-    b, lanes, kind = p.b, p.v.lanes, "pd" if p.is_double else "ps"
-    width = lanes * p.type.bits
-    name = f"llvm.x86.avx512.mask.scalef.{kind}.{width}"
-    mask = f"i{max(8, lanes)}"
-    rounding = ", i32 4" if width == 512 else ""
-    b.module.declare(name, p.type, [p.type, p.type, p.type, mask, *(["i32"] if rounding else [])])
-    text = f"call {p.type} @{name}({p.v}, {n.v}, {p.type} zeroinitializer, {mask} -1{rounding})"
-    return p.new(b.emit(p.type, text))
 
 
 def exp(x: Num) -> Num:
