@@ -1,0 +1,60 @@
+"""x86 instructions that LLVM IR has no portable word for. Each returns None where the target or shape lacks them.
+
+Stage: lowering. In: values of one vector type. Out: the result, or None, and then the caller takes its portable path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..llvm.emit import Builder, LValue
+
+
+def in_registers(
+    b: Builder, values: Sequence[LValue], emit: Callable[[Sequence[LValue]], LValue], needs: Sequence[str] = ()
+) -> LValue | None:
+    """emit() on AVX-512 registers: whole ones, or with AVX-512VL halves and quarters; longer vectors in pieces.
+
+    Args:
+        values: f32 or f64 vectors of one type.
+        emit: makes one result of the operands' type.
+        needs: features beyond `avx512f`.
+    """
+    features, lanes = b.module.features, values[0].lanes
+    full = 512 // values[0].type.bits
+    if "avx512f" not in features or not features.issuperset(needs):
+        return None
+    if lanes == full or ("avx512vl" in features and lanes in (full // 2, full // 4)):
+        return emit(values)
+    if lanes < full or lanes % full or (lanes // full) & (lanes // full - 1):
+        return None
+    parts = [emit([b.shuffle(v, None, range(at, at + full)) for v in values]) for at in range(0, lanes, full)]
+    while len(parts) > 1:
+        width = parts[0].lanes
+        parts = [b.shuffle(parts[i], parts[i + 1], range(2 * width)) for i in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def _masked(b: Builder, name: str, values: Sequence[LValue], immediate: str = "") -> LValue:
+    """Call llvm.x86.avx512.mask.<name>.<ps or pd>.<width>(values, immediate, all lanes) with default rounding."""
+    type_ = values[0].type
+    width = type_.lanes * type_.bits
+    full_name = f"llvm.x86.avx512.mask.{name}.{'pd' if type_.scalar == 'double' else 'ps'}.{width}"
+    mask = f"i{max(8, type_.lanes)}"
+    constants = ["i32"] if immediate else []
+    rounding = ["i32"] if width == 512 else []
+    b.module.declare(full_name, type_, [*(v.type for v in values), *constants, type_, mask, *rounding])
+    arguments = [*map(str, values), *([f"i32 {immediate}"] if immediate else [])]
+    arguments += [f"{type_} zeroinitializer", f"{mask} -1", *(["i32 4"] if rounding else [])]
+    return b.emit(type_, f"call {type_} @{full_name}({', '.join(arguments)})")
+
+
+def scale(b: Builder, x: LValue, n: LValue) -> LValue | None:
+    """x 2^floor(n), rounded once; overflow and subnormals as IEEE has them (VSCALEF)."""
+    return in_registers(b, [x, n], lambda values: _masked(b, "scalef", values))
+
+
+def extremum(b: Builder, x: LValue, y: LValue, *, most: bool) -> LValue | None:
+    """The greater or lesser with -0 below +0; the other operand where one is a quiet NaN (VRANGE)."""
+    code = "5" if most else "4"  # compare result's sign; maximum or minimum
+    return in_registers(b, [x, y], lambda values: _masked(b, "range", values, code), ["avx512dq"])
