@@ -6,16 +6,26 @@ import functools
 import os
 import warnings
 
-_NEEDED = ("numpy", "llvmlite.binding", "omnikernel.pipeline", "omnikernel.runtime.launch")
+_NEEDED = (
+    "omnikernel.backend.cpu_compiler",
+    "numpy",
+    "llvmlite.binding",
+    "omnikernel.pipeline",
+    "omnikernel.runtime.launch",
+)
 
 
 def report(error: BaseException) -> None:
-    """Warn that the backend is off, and why."""
+    """Warn that the backend is off, and why; the same reason is given once."""
+    _warn(f"{type(error).__name__}: {error}")
+
+
+@functools.cache
+def _warn(reason: str) -> None:
     warnings.warn(
-        f"omnikernel: Triton's backend `cpu` is not active: {type(error).__name__}: {error}. "
-        "`omnikernel info` tells more.",
+        f"omnikernel: Triton's backend `cpu` is not active: {reason}. `omnikernel info` tells more.",
         RuntimeWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
 
 

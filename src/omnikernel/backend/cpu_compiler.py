@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend, GPUTarget, Language
 
 from .options import CPUOptions, parse
+
+if TYPE_CHECKING:
+    from ..pipeline import Artefact, Options
 
 # Triton's own passes, run in this order where the release has them. Those of its GPU backends, and loop-invariant
 # code motion besides, which GPUs leave to a later dialect.
@@ -52,17 +56,38 @@ def make_so(module: Any, metadata: dict[str, Any], options: CPUOptions) -> bytes
     Raises:
         triton.compiler.errors.CompilationError: the kernel uses something that cannot be compiled for the CPU.
     """
-    from .. import pipeline
-    from ..runtime import cache
+    from ..pipeline import Options
+    from ..runtime.cache import pack
     from .failures import as_compilation_errors
 
     name = module.get_entry_func_name()
     metadata["name"] = name
     metadata["shared"] = _NOMINAL_SHARED
-    wanted = pipeline.Options(fp_fusion=options.enable_fp_fusion, debug=options.debug)
+    # Arguments rarely overlap; the launcher compiles the conservative variant when they do.
+    wanted = Options(fp_fusion=options.enable_fp_fusion, debug=options.debug, disjoint=True)
     with as_compilation_errors(name):
-        packed: bytes = cache.pack(pipeline.compile_text(str(module), wanted))
-    return packed
+        return pack(_compiled(str(module), wanted))
+
+
+def _compiled(text: str, options: Options) -> Artefact:
+    """The artefact of a TTIR text, from our own cache where it is there.
+
+    Triton's cache is keyed by source and every option, ours by the TTIR that comes of them: tuning configurations and
+    edits that lead to the same TTIR cost no second compilation.
+    """
+    from .. import config, pipeline
+    from ..llvm import jit
+    from ..runtime.cache import KernelCache, key
+
+    cache = KernelCache(config.cache_dir())
+    name = key(text, options, jit.host_target())
+    artefact = cache.get(name)
+    if artefact is None:
+        artefact = pipeline.compile_text(text, options)
+        # A launcher compiles the other variant from the same text.
+        artefact = replace(artefact, texts={"ttir": text, **artefact.texts})
+        cache.put(name, artefact)
+    return artefact
 
 
 @functools.cache
@@ -123,7 +148,8 @@ class CPUBackend(BaseBackend):  # type: ignore[misc]
             UnsupportedOp: the kernel is written in Gluon, which has no meaning without GPU layouts.
         """
         if language == getattr(Language, "GLUON", object()):
-            from .failures import UnsupportedOp, compilation_error
+            from ..errors import UnsupportedOp
+            from .failures import compilation_error
 
             raise compilation_error(UnsupportedOp)(
                 "Gluon kernels describe GPU layouts and cannot be compiled for the CPU; write the kernel in Triton"

@@ -34,7 +34,7 @@ class _Checked:
     def get_group(self, filename: str) -> Any:
         try:
             group = self._manager.get_group(filename)
-        except (ValueError, OSError):
+        except Exception:
             if self._holds_ours():
                 return None
             raise

@@ -5,7 +5,6 @@ Imported only while compiling: Triton's own modules are not loaded when the back
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +13,7 @@ from triton.compiler.errors import CompilationError
 
 from ..errors import OmnikernelError, ParseError, UnresolvedSymbol, UnsupportedOp, VerifyError
 
-_KINDS = (UnsupportedOp, ParseError, VerifyError, UnresolvedSymbol)
+_KINDS: tuple[type[OmnikernelError], ...] = (UnsupportedOp, ParseError, VerifyError, UnresolvedSymbol)
 
 
 def _rebuild(kind: type[OmnikernelError], message: str) -> Exception:
@@ -22,9 +21,12 @@ def _rebuild(kind: type[OmnikernelError], message: str) -> Exception:
     return failure
 
 
-@functools.cache
 def compilation_error(kind: type[OmnikernelError]) -> type[Any]:
     """The class that is both `kind` and Triton's `CompilationError`; made of one message, with no AST node."""
+    return _ERRORS[kind]
+
+
+def _derived(kind: type[OmnikernelError]) -> type[Any]:
 
     def init(self: Any, message: str) -> None:
         Exception.__init__(self, message)
@@ -38,13 +40,15 @@ def compilation_error(kind: type[OmnikernelError]) -> type[Any]:
     return type(kind.__name__, (kind, CompilationError), members)
 
 
+_ERRORS = {kind: _derived(kind) for kind in _KINDS}
+
+
 @contextmanager
 def as_compilation_errors(kernel: str) -> Iterator[None]:
     """Turn what says "this kernel cannot be compiled" into Triton's kind of error, naming the kernel."""
     try:
         yield
     except _KINDS as error:
-        kind = next(k for k in _KINDS if isinstance(error, k))
         text = str(error)
         message = text if kernel in text else f"kernel {kernel}: {text}"
-        raise compilation_error(kind)(message) from error
+        raise compilation_error(next(kind for kind in _KINDS if isinstance(error, kind)))(message) from error

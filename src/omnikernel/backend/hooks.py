@@ -110,20 +110,12 @@ def _plain_constexprs(binder: Callable[..., Any], constexprs: list[tuple[int, st
     return bind
 
 
-@functools.cache
-def _fast_path() -> Callable[..., Any] | None:
-    """The cached launch of `runtime.dispatch`, where this version has it."""
-    try:
-        from ..runtime.dispatch import try_launch
-    except ModuleNotFoundError:
-        return None
-    return try_launch
-
-
 def _run(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Launch by the cached path where it can, else as Triton does, by the driver of the arrays' device."""
+
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        if not warmup and (fast := _fast_path()) is not None:
-            kernel = fast(self, grid, args, kwargs)
+        if not warmup:
+            kernel = dispatch.try_launch(self, grid, args, kwargs)
             if kernel is not None:
                 return kernel
         from triton.runtime.driver import driver
@@ -132,11 +124,28 @@ def _run(stock: Callable[..., Any]) -> Callable[..., Any]:
         if not (places.is_ours(driver.active) and places.is_ours(driver.default)):
             wanted = places.driver_for(places.place_of_all((*args, *kwargs.values())))
         with places.using(wanted):
-            if places.is_ours(driver.active):
-                grid = as_grid(grid)
-            return stock(self, *args, grid=grid, warmup=warmup, **kwargs)
+            if not places.is_ours(driver.active):
+                return stock(self, *args, grid=grid, warmup=warmup, **kwargs)
+            kernel = stock(self, *args, grid=as_grid(grid), warmup=warmup, **kwargs)
+        if not warmup and kernel is not None:
+            dispatch.remember(self, args, kwargs, kernel)
+        return kernel
 
+    # Importing the launch path takes NumPy along: not before the first launch.
+    dispatch = _Lazy("..runtime.dispatch")
     return run
+
+
+class _Lazy:
+    """A module of ours, imported when first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        found = getattr(importlib.import_module(self._name, __package__), attribute)
+        setattr(self, attribute, found)
+        return found
 
 
 def as_grid(grid: Any) -> Any:

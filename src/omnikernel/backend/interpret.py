@@ -15,28 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError, ArgumentValueError, OmnikernelError
+from ..errors import ArgumentValueError, OmnikernelError
+from ..runtime.arrays import ArrayView, Where, view
 from .hooks import as_grid, wrap
 
 
 class HostArray:
     """An array as the interpreter needs it: an address and a dtype; keeps the array alive."""
 
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.array = array
-        self.dtype = array.dtype
-        self.shape = array.shape
+    def __init__(self, view: ArrayView) -> None:
+        self._view = view
+        self.dtype = view.dtype
+        self.shape = view.shape
 
     def data_ptr(self) -> int:
-        return int(self.array.ctypes.data)
-
-    def element_size(self) -> int:
-        return self.array.itemsize
-
-    def stride(self, axis: int | None = None) -> Any:
-        """Strides in elements, as torch's `stride`."""
-        strides = tuple(step // self.array.itemsize for step in self.array.strides)
-        return strides if axis is None else strides[axis]
+        return self._view.address
 
 
 class _Held:
@@ -55,36 +48,6 @@ class _Guards(threading.local):
 _guards = _Guards()
 
 
-def as_numpy(value: Any, where: str) -> np.ndarray[Any, Any] | None:
-    """The NumPy array over the memory of an array that is not a torch tensor; None for what is no array.
-
-    Args:
-        value: an argument of a launch.
-        where: kernel and parameter, for errors.
-
-    Raises:
-        ArgumentTypeError: an array that the interpreter cannot address.
-    """
-    if isinstance(value, np.ndarray):
-        array = value
-    elif hasattr(value, "data_ptr") or isinstance(value, str | bytes | int | float | np.generic):
-        return None
-    elif type(value).__module__.partition(".")[0] in ("jax", "jaxlib") or hasattr(value, "__array_interface__"):
-        array = np.asarray(value)
-    elif isinstance(value, bytearray | memoryview):
-        array = np.asarray(memoryview(value))
-    elif hasattr(value, "__dlpack__"):
-        array = np.from_dlpack(value)
-    else:
-        return None
-    if array.dtype.hasobject or not array.dtype.isnative or array.dtype.names:
-        raise ArgumentTypeError(
-            f"{where}: expected an array of numbers in native byte order, got dtype {array.dtype!s}; "
-            "convert it with .astype()"
-        )
-    return array
-
-
 class _Arguments:
     """Converts the arguments of one launch, and gathers what it must not write."""
 
@@ -100,24 +63,26 @@ class _Arguments:
         if isinstance(value, tuple):
             held = [self.hold(f"{name}[{index}]", each) for index, each in enumerate(value)]
             return type(value)(*held) if hasattr(value, "_fields") else tuple(held)
-        where = f"kernel {self._kernel}, parameter {name}"
-        array = as_numpy(value, where)
-        if array is not None:
-            self._note(array, type(value), where)
-            return _Held(HostArray(array))
-        if hasattr(value, "data_ptr") and not hasattr(value, "untyped_storage") and not hasattr(value, "base"):
-            return _Held(value)
-        return value
+        if _is_tensor(value):
+            return value
+        found = view(value, self._kernel, name)
+        if found is None:
+            return value
+        self._note(found, name)
+        return _Held(HostArray(found))
 
-    def _note(self, array: np.ndarray[Any, Any], kind: type, where: str) -> None:
-        if array.size == 0:
+    def _note(self, found: ArrayView, name: str) -> None:
+        if found.extent is None or found.extent[0] == found.extent[1]:
             return
-        first, end = np.lib.array_utils.byte_bounds(array)
-        if array.flags.writeable:
-            self._writable.append((first, end))
-        else:
-            what = "read-only array" if kind is np.ndarray else f"array of type {kind.__module__}.{kind.__qualname__}"
-            self._guarded.append((first, end, f"{where}: the kernel writes into a {what}; pass a writable copy"))
+        if found.writeable:
+            self._writable.append(found.extent)
+            return
+        what = f"a {found.library} array" if found.library == "jax" else f"a read-only {found.library} array"
+        where = Where(self._kernel, name)
+        error = where.value_error(
+            "an array that may be written", what, "the kernel writes into it; pass a writable copy"
+        )
+        self._guarded.append((*found.extent, str(error)))
 
     def guards(self) -> tuple[tuple[int, int, str], ...]:
         """Ranges not to be written. Memory that is also passed as a writable array may be."""
@@ -126,6 +91,11 @@ class _Arguments:
             for first, end, why in self._guarded
             if not any(low < end and first < high for low, high in self._writable)
         )
+
+
+def _is_tensor(value: Any) -> bool:
+    """A torch tensor, or Triton's wrapper or descriptor of one: the stock conversion takes it."""
+    return hasattr(value, "untyped_storage") or type(value).__module__.startswith("triton.")
 
 
 def _release(value: Any) -> Any:
@@ -165,8 +135,7 @@ def _restore_args_dev(stock: Callable[..., Any]) -> Callable[..., Any]:
     def kept(value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(kept(each) for each in value)
-        own = hasattr(value, "data_ptr") and not hasattr(value, "untyped_storage") and not hasattr(value, "base")
-        return None if own else value
+        return value if _is_tensor(value) else None
 
     def restore(self: Any, args_dev: Any, args_hst: Any, kwargs: dict[str, Any], kwargs_hst: Any) -> None:
         stock(self, [kept(each) for each in args_dev], args_hst, {k: kept(v) for k, v in kwargs.items()}, kwargs_hst)
@@ -255,13 +224,13 @@ def _interpreted(function: Callable[..., Any], module: ModuleType) -> Callable[.
 
 
 def _extern(module: ModuleType, stock: Callable[..., Any]) -> Callable[..., Any]:
-    def create(self: Any, library: str, path: str, symbol: str, operands: Any, result: Any, pure: bool) -> Any:
+    def create(self: Any, library: str, path: str, symbol: str, operands: Any, *rest: Any) -> Any:
         from .numpy_libdevice import evaluate
 
-        kind = result.scalar
+        kind = rest[0].scalar
         data = evaluate(symbol, [operand.data for operand in operands])
         if data is None:
-            return stock(self, library, path, symbol, operands, result, pure)
+            return stock(self, library, path, symbol, operands, *rest)
         return module.TensorHandle(data.astype(module._get_np_dtype(kind)), kind)
 
     return create

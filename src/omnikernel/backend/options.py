@@ -24,10 +24,29 @@ _HASHED = (
 
 # Options of GPU backends, of their forks and of older releases, that users pass in launches and configurations.
 _GPU_ONLY = frozenset(
-    """allow_flush_denorm buffer_ops_assume_no_alias clc cluster_dims enable_reflect_ftz enable_warp_specialization
-    kpack launch_cluster launch_pdl matrix_instr_nonkdim max_num_imprecise_acc maxnreg min_shared_mem
-    num_buffers_warp_spec num_consumer_groups ptx_options ptx_version reg_dec_producer reg_inc_consumer sched4reg
-    schedule_hint threads_per_warp waves_per_eu""".split()
+    (
+        "allow_flush_denorm",
+        "buffer_ops_assume_no_alias",
+        "clc",
+        "cluster_dims",
+        "enable_reflect_ftz",
+        "enable_warp_specialization",
+        "kpack",
+        "launch_cluster",
+        "matrix_instr_nonkdim",
+        "max_num_imprecise_acc",
+        "min_shared_mem",
+        "num_buffers_warp_spec",
+        "num_consumer_groups",
+        "ptx_options",
+        "ptx_version",
+        "reg_dec_producer",
+        "reg_inc_consumer",
+        "sched4reg",
+        "schedule_hint",
+        "threads_per_warp",
+        "waves_per_eu",
+    )
 )
 
 
@@ -95,8 +114,9 @@ def parse(given: Mapping[str, Any]) -> CPUOptions:
     for name in ("supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "allowed_dot_input_precisions"):
         if name in known:
             known[name] = tuple(known[name])
-    if isinstance(libraries := known.get("extern_libs"), Mapping):
-        known["extern_libs"] = tuple(libraries.items())
+    if libraries := known.pop("extern_libs", None):
+        pairs = libraries.items() if isinstance(libraries, Mapping) else libraries
+        known["extern_libs"] = tuple((name, path) for name, path in pairs)
     options = CPUOptions(**known)
     if options.num_warps < 1 or options.num_warps & (options.num_warps - 1):
         raise ValueError(f"num_warps must be a power of 2, got {options.num_warps}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -46,10 +45,9 @@ def place_of(value: Any) -> str | None:
     return None
 
 
-@functools.cache
 def _is_numpy_scalar(kind: type) -> bool:
     """NumPy's scalars have a device and a dtype, as arrays do."""
-    return any(base.__module__ == "numpy" and base.__name__ == "generic" for base in kind.__mro__)
+    return any(base.__name__ == "generic" and base.__module__ == "numpy" for base in kind.__mro__)
 
 
 def place_of_all(values: Iterable[Any]) -> str | None:
@@ -113,4 +111,4 @@ def make_active_a_thread_matter(config: type[Any]) -> None:
     def active(self: Any) -> Any:
         return _chosen.driver or stock.fget(self)
 
-    config.active = property(active)  # type: ignore[attr-defined]
+    config.active = property(active)

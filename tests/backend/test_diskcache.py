@@ -1,0 +1,95 @@
+"""Damaged entries of Triton's cache folder are compiled again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+Run = Callable[..., str]
+
+CODE = """
+import triton, triton.language as tl
+
+@triton.jit
+def fill(r, N: tl.constexpr):
+    tl.store(r + tl.arange(0, N), 1.0)
+
+fill[(1,)](np.zeros(8, np.float32), N=8)
+print(len(CALLS), len(COMPILED))
+"""
+# Launch anew from Triton's cache on disk, without the kernels in memory and without our own cache.
+AGAIN = """
+import os, pathlib
+
+def entry(pattern):
+    found, = [f for f in pathlib.Path(os.environ["TRITON_CACHE_DIR"]).rglob(pattern) if f.is_file()]
+    return found
+
+def compilations():
+    for file in pathlib.Path(os.environ["OMNIKERNEL_CACHE_DIR"]).rglob("*.kernel"):
+        file.unlink()
+    fill.device_caches.clear()
+    before = len(COMPILED)
+    fill[(1,)](np.zeros(8, np.float32), N=8)
+    return len(COMPILED) - before
+"""
+
+
+def test_damaged_files(python: Run) -> None:
+    out = python(
+        CODE
+        + AGAIN
+        + """
+changed = bytearray(entry("fill.so").read_bytes())
+changed[-1] ^= 1
+print("intact", compilations())
+for pattern, content in [
+    ("fill.json", b"{"), ("fill.json", b""), ("fill.json", bytes([255, 254])), ("fill.json", b"{}"),
+    ("fill.so", b""), ("fill.so", b"not an artefact"), ("fill.so", bytes(changed)), ("fill.ttir", bytes([255, 254, 255])),
+    ("__grp__fill.json", b'{"child_paths": '), ("__grp__fill.json", b"[]"), ("__grp__fill.json", b"{}"),
+]:
+    entry(pattern).write_bytes(content)
+    print(pattern, compilations(), compilations())
+""",
+        recorder=True,
+    )
+    first, intact, *damaged = out.splitlines()
+    assert (first, intact) == ("1 1", "intact 0")
+    assert len(damaged) == 11
+    assert all(line.endswith(" 1 0") for line in damaged), out
+
+
+def test_missing_files(python: Run) -> None:
+    out = python(
+        CODE
+        + AGAIN
+        + """
+for pattern in ("fill.json", "fill.so", "__grp__fill.json"):
+    entry(pattern).unlink()
+    print(pattern, compilations(), compilations())
+""",
+        recorder=True,
+    )
+    assert out.splitlines()[1:] == ["fill.json 1 0", "fill.so 1 0", "__grp__fill.json 1 0"]
+
+
+def test_our_own_cache_spares_a_second_compilation(python: Run, tmp_path: Path) -> None:
+    assert python(CODE, recorder=True).split() == ["1", "1"]
+    for file in (tmp_path / "triton").rglob("*"):
+        if file.is_file():
+            file.unlink()
+    assert python(CODE, recorder=True).split() == ["1", "0"]
+
+
+def test_a_process_killed_while_compiling_leaves_nothing_that_is_used(python: Run) -> None:
+    killed = """
+import os, signal
+def die(text, options, *rest):
+    if os.fork() == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.wait()
+    raise SystemExit(0)
+pipeline.compile_text = die
+"""
+    python(killed + CODE, recorder=True)
+    assert python(CODE, recorder=True).split() == ["1", "1"]
