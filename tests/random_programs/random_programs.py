@@ -9,6 +9,8 @@ from program_control import Control
 from program_drawer import Program
 from program_steps import Steps
 
+from omnikernel.pipeline import Options
+
 WEIGHTS: dict[Callable[[Control], None], float] = {
     Steps.arithmetic: 14,
     Steps.float_chain: 4,
@@ -73,6 +75,11 @@ def draw(seed: int) -> Program:
     head = f"  tt.func public @kernel({params}) attributes {{noinline = false}} {{"
     text = "\n".join(["module {", head, *d.w.lines, "  }", *d.helpers, "}", ""])
     return Program(seed, text, d.arguments, grid)
+
+
+def options_of(seed: int) -> Options:
+    """The options that the program of a seed is compiled with: each of the four variants in turn."""
+    return Options(fp_fusion=seed // 2 % 2 == 0, disjoint=seed % 2 == 0)
 
 
 def early_return(d: Control, grid: tuple[int, int, int]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from program_comparison import differences, run_compiled, run_reference
 from program_drawer import Program
-from random_programs import draw
+from random_programs import draw, options_of
 
 from omnikernel import pipeline, reference
 from omnikernel.ir.printer import print_kernel
@@ -38,10 +38,6 @@ def kernel_of(program: Program, fp_fusion: bool) -> Kernel:
     return contract(kernel) if fp_fusion else kernel
 
 
-def options_of(seed: int) -> pipeline.Options:
-    return pipeline.Options(fp_fusion=seed // 2 % 2 == 0, disjoint=seed % 2 == 0)
-
-
 def test_compiled_code_agrees_with_the_reference(batch: range) -> None:
     for seed in batch:
         program, options = draw(seed), options_of(seed)
@@ -51,7 +47,15 @@ def test_compiled_code_agrees_with_the_reference(batch: range) -> None:
         except Exception as error:
             pytest.fail(f"program {seed}, {options}: {type(error).__name__}: {error}\n{program.text}")
         if found:
-            pytest.fail("\n".join([f"program {seed}, {options}, grid {program.grid}:", *found, program.text]))
+            pytest.fail(
+                "\n".join(
+                    [
+                        f"program {seed}, {options}, grid {program.grid} (shrink.py makes it small):",
+                        *found,
+                        program.text,
+                    ]
+                )
+            )
 
 
 def test_passes_keep_the_meaning() -> None:
