@@ -458,7 +458,7 @@ def evaluate_pointer_cast(ev: Evaluator, op: Op, index: Index) -> Sequence[Place
     element = element_of(op.results[0].type)
     source = element_of(op.operands[0].type)
     if not isinstance(element, Pointer) and not isinstance(source, Pointer):
-        return evaluate_elementwise(ev, op, index)
+        return evaluate_elementwise(ev, op.replace(name="arith.bitcast"), index)
     lanes, level = ev.evaluate(op.operands[0], index)
     raw = lanes.raw(ev.b)
     to = register_type(element)

@@ -18,7 +18,7 @@ from ..llvm.emit import I32, I64, PTR, Builder, LType, LValue
 from ..passes.schedule import Keep, Schedule, is_lazy
 from .evaluate import Buffer, Evaluator, evaluate_elementwise, memory_type
 from .index import SHAPE_OPS, Index, operand_index, source_index, symbolic_add, symbolic_bits
-from .lanes import Lanes
+from .lanes import Lanes, is_narrow
 from .memory import OPEN, store_lanes
 from .nest import Nest, choose_lane_dim, shape_index
 
@@ -231,7 +231,7 @@ class FunctionLowering:
 
     def is_wide(self, value: Value) -> bool:
         """A narrow float that a dot reads is kept as f32."""
-        return value in self.schedule.packed
+        return value in self.schedule.packed and is_narrow(element_of(value.type))
 
     def keep_lanes(self, ev: Evaluator, buffer: Buffer, value: Value, index: Index) -> None:
         """Store the lanes of a tile at an index into its buffer."""

@@ -194,6 +194,9 @@ def lower_reduce(fl: FunctionLowering, op: Op) -> None:
         outer = [d for d in others if d != dim]
         nest.for_each(outer, index, lambda: _lanes_then_axis(nest, index, along_axis, dim))
     fl.cost += fl.trips * (2 + 0.06 * (fl.b._next - before) * prod(shape) / max(1, nest.lanes))
+    for result, made in zip(op.results, buffers, strict=True):
+        if made is not None:
+            fl.bind(result, made)
     fl.finish(kept)
 
 
