@@ -98,12 +98,12 @@ def _fingerprint() -> str:
     """
     import triton
 
-    from .. import __version__
     from ..llvm import jit
+    from ..llvm.revision import revision
 
     host = jit.host_target()
     features = ",".join(sorted(host.features))
-    return f"omnikernel-{__version__}-triton-{triton.__version__}-llvm-{jit.llvm_version()}-{host.cpu}-{features}"
+    return f"omnikernel-{revision()}-triton-{triton.__version__}-llvm-{jit.llvm_version()}-{host.cpu}-{features}"
 
 
 class CPUBackend(BaseBackend):  # type: ignore[misc]

@@ -22,9 +22,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
 from ..errors import CorruptArtefact
 from ..ir.types import FLOAT_BITS, INTEGER_BITS, Pointer, Scalar
+from ..llvm.revision import revision
 from ..pipeline import Artefact, Options, Parameter
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def toolchain() -> tuple[str, ...]:
         triton = version("triton")
     except PackageNotFoundError:
         triton = "none"
-    return __version__, triton, llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info))
+    return revision(), triton, llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info))
 
 
 def key(ttir: str, options: Options, target: Target) -> str:
