@@ -97,12 +97,17 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """`!tt.tensordesc<tensor<..>>`: a tensor descriptor of blocks of the given type."""
+    """`!tt.tensordesc<tensor<..>>`: a tensor descriptor of blocks of the given type.
+
+    `unsigned` says how `tt.descriptor_reduce` compares integers (TTIR has `ui32` and `si32` here and nowhere else).
+    """
 
     block: Tensor
+    unsigned: bool = False
 
     def __str__(self) -> str:
-        return f"!tt.tensordesc<{self.block}>"
+        element = f"u{self.block.element}" if self.unsigned else str(self.block.element)
+        return f"!tt.tensordesc<tensor<{'x'.join(map(str, self.block.shape))}x{element}>>"
 
 
 Type = Scalar | Pointer | Tensor | Descriptor

@@ -9,6 +9,7 @@ from ..ir.floats import encode
 from ..ir.types import FLOAT_BITS, INTEGER_BITS, Descriptor, Pointer, Scalar, Tensor, Type, element_of, shape_of
 
 _SIGNED = re.compile(r"[su]i(\d+)")
+_SIGN = re.compile(r"x([su])i\d")
 _DIMENSIONS = re.compile(r"x?((?:\d+x)*)(.*)", re.DOTALL)
 _LITERAL = re.compile(r"true|false|0x[0-9A-Fa-f]+|-?\d+(?:\.\d*(?:[eE][+-]?\d+)?)?")
 
@@ -18,7 +19,7 @@ def parse_type(text: str) -> Type | None:
     """The type that a token spells, or None where it spells no type that tile IR has.
 
     `<...>` alone, as the custom forms print where the dialect prefix is implied, is a pointer, or a descriptor where
-    it begins with an extent. The signedness that a descriptor's element may carry (`si32`) is dropped.
+    it begins with an extent or its elements state a sign (`si32`). Only a descriptor keeps the sign.
     """
     if text in INTEGER_BITS or text in FLOAT_BITS:
         return Scalar(text)
@@ -32,9 +33,10 @@ def parse_type(text: str) -> Type | None:
         pointee, _, space = inner.rpartition(", ") if re.search(r", \d+$", inner) else (inner, "", "1")
         target = parse_type(pointee)
         return Pointer(target, int(space)) if target else None
-    if head == "!tt.tensordesc" or (not head and inner[:1].isdigit()):
+    sign = _SIGN.search(inner)
+    if head == "!tt.tensordesc" or (not head and (sign or inner[:1].isdigit())):
         block = parse_type(inner) if inner.startswith("tensor<") else _tensor(inner)
-        return Descriptor(block) if isinstance(block, Tensor) else None
+        return Descriptor(block, sign is not None and sign[1] == "u") if isinstance(block, Tensor) else None
     if not head:
         return parse_type(f"!tt.ptr<{inner}>")
     return None
@@ -90,10 +92,10 @@ def dense_elements(body: str, type_: Type) -> tuple[int, ...]:
 def _blob(raw: bytes, kind: Scalar, size: int) -> tuple[int, ...]:
     """The elements of a hexadecimal blob: little-endian; i1 a byte an element, or a bit in older releases."""
     width = kind.bytes
+    if kind.bits == 1 and len(raw) == (size + 7) // 8 and len(raw) != size:
+        return tuple(raw[i // 8] >> i % 8 & 1 for i in range(size))
     if len(raw) in (width * size, width):
         return tuple(
             int.from_bytes(raw[i : i + width], "little") & ((1 << kind.bits) - 1) for i in range(0, len(raw), width)
         )
-    if kind.bits == 1 and len(raw) == (size + 7) // 8:
-        return tuple(raw[i // 8] >> i % 8 & 1 for i in range(size))
     raise ValueError(f"a blob of {len(raw)} bytes for {size} elements of {kind}")

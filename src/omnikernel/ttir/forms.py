@@ -37,6 +37,7 @@ class Form:
     rule: Rule
     words: tuple[str, ...] = ()
     fix: Callable[[Head], None] | None = None
+    bare: bool = False  # has neither operands nor types, so a value that follows belongs to the next op
 
 
 def _none(types: list[Type]) -> list[Type]:
@@ -109,8 +110,9 @@ def _source_second(head: Head) -> None:
     head.operands.insert(1, head.operands.pop())
 
 
-def _no_words(head: Head) -> None:
-    head.words.clear()
+def _spaces(head: Head) -> None:
+    """`local|global_read` is one attribute."""
+    head.words[:] = ["|".join(head.words)]
 
 
 def _rows() -> dict[str, Form]:
@@ -161,8 +163,10 @@ def _rows() -> dict[str, Form]:
     add("cf.assert", _none, "msg")
     add("tt.call", _none, "callee")
     add("tt.return tt.reduce.return tt.scan.return tt.map_elementwise.return scf.yield scf.condition", _none)
-    add("ub.unreachable tt.grid_dependency_wait tt.grid_dependency_launch_dependents llvm.intr.assume", _none)
-    add("ttg.barrier gpu.barrier", _none, "addrspace")
+    add("llvm.intr.assume", _none)
+    for name in ("gpu.barrier", "ub.unreachable", "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents"):
+        rows[name] = Form(_none, bare=True)
+    rows["ttg.barrier"] = Form(_none, ("addrspace",), _spaces, bare=True)
     return rows
 
 

@@ -172,7 +172,7 @@ class ModuleReader(Reader):
     # --- the custom forms that are a head and types ----------------------------------------------------------------
 
     def _simple(self, name: str, form: Form, names: list[str], start: int) -> Op:
-        head = self._head()
+        head = self._head(form.bare)
         listed, given = self._types_after()
         try:
             if form.fix is not None:
@@ -187,7 +187,7 @@ class ModuleReader(Reader):
             types = types * 2
         return self.finish(name, names, head.operands, types, head.attributes, start)
 
-    def _head(self) -> Head:
+    def _head(self, bare: bool) -> Head:
         """Operands, words and attributes up to the types, or up to the next op where there are none."""
         tokens, values = self.tokens, self.values
         operands: list[Value] = []
@@ -199,7 +199,7 @@ class ModuleReader(Reader):
             token = tokens[at]
             first = token[0]
             if first == "%":
-                if tokens[at + 1] == "=" or ":" in token:
+                if bare or tokens[at + 1] == "=" or ":" in token:
                     break
                 value = values.get(token)
                 if value is None:
@@ -223,7 +223,7 @@ class ModuleReader(Reader):
                 words.append(token)
             elif first.isalpha():
                 following = tokens[at + 1]
-                if token.startswith("loc"):
+                if token == "loc" or token[:4] == "loc(":
                     break
                 if following == "=":
                     attributes[token] = tokens[at + 2]

@@ -130,7 +130,12 @@ class Reader:
         found = self._types.get(token)
         if found is None:
             head = token[0]
-            if not (head in "!<" or head.isalpha()) or token.startswith("loc") or ("." in token and token[-1] != ">"):
+            if (
+                not (head in "!<" or head.isalpha())
+                or token == "loc"
+                or token[:4] == "loc("
+                or ("." in token and token[-1] != ">")
+            ):
                 return None
             found = parse_type(token)
             if found is None:
