@@ -1,9 +1,35 @@
 """Omnikernel: stock Triton kernels, compiled to native code on the CPU.
 
 Installing the package is enough: Triton finds the backend `cpu` by its entry point, and `kernel[grid](...)` takes NumPy
-arrays, torch CPU tensors and everything else that DLPack or the array interface describes.
+arrays, torch CPU tensors and everything else that DLPack or the array interface describes. The names here are imported
+when they are first used, so that `import omnikernel` costs next to nothing and loads no framework.
 """
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .runtime.pool import get_num_threads, set_num_threads
+
 __version__ = "0.1.0"
+
+# Public name -> the module that holds it.
+_LAZY = {
+    "get_num_threads": ".runtime.pool",
+    "set_num_threads": ".runtime.pool",
+}
+__all__ = ["__version__", "get_num_threads", "set_num_threads"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'omnikernel' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LAZY[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
