@@ -395,7 +395,7 @@ def test_tables_are_collected(arrays: Any, tmp_path: Path, monkeypatch: pytest.M
     assert stock.run((64,), *arrays, 64, BLOCK=16) is stock.compiled
     stock.compiled.cycle = stock  # compiled kernel -> function -> table -> compiled kernel
     alive = weakref.ref(stock)
-    registry = triton.runtime.jit._triton_jit_function_registry
+    registry = getattr(triton.runtime.jit, "_triton_jit_function_registry", {})  # from Triton 3.7 on
     for name in [name for name, function in registry.items() if function is stock.function]:
         del registry[name]
     del stock

@@ -12,7 +12,8 @@ import ctypes
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -98,11 +99,14 @@ def view(obj: object, kernel: str = "", parameter: str = "") -> ArrayView | None
             have, non-native byte order, sparse, traced ...
         ArgumentValueError: an array that could be passed in another form, e.g. one with unaligned elements.
     """
-    where = Where(kernel, parameter)
-    for base in type(obj).__mro__[:-1]:
-        adapter = ADAPTERS.get(base.__module__.partition(".")[0])
-        if adapter is not None:
-            return adapter(obj, where)
+    return view_at(obj, Where(kernel, parameter))
+
+
+def view_at(obj: object, where: Where) -> ArrayView | None:
+    """`view`, for a caller that keeps the `Where` of a parameter."""
+    adapter = _adapter(type(obj))
+    if adapter is not None:
+        return adapter(obj, where)
     for protocol in PROTOCOLS:
         found = protocol(obj, where)
         if found is not None:
@@ -110,12 +114,24 @@ def view(obj: object, kernel: str = "", parameter: str = "") -> ArrayView | None
     return None
 
 
+@lru_cache(maxsize=512)  # bounded: a type made in a function must not live for ever
+def _adapter(type_: Any) -> Adapter | None:
+    """The adapter of the first base class whose library has one."""
+    found = (ADAPTERS.get(base.__module__.partition(".")[0]) for base in type_.__mro__[:-1])
+    return next((adapter for adapter in found if adapter is not None), None)
+
+
 def extent_of(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
     """The bytes [low, high) that the elements of an array cover; strides in bytes."""
     if 0 in shape:
         return address, address
-    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
-    return address + sum(r for r in reach if r < 0), address + sum(r for r in reach if r > 0) + itemsize
+    low = high = address
+    for extent, stride in zip(shape, strides, strict=True):
+        if stride < 0:
+            low += (extent - 1) * stride
+        else:
+            high += (extent - 1) * stride
+    return low, high + itemsize
 
 
 def _dtype(name: str, where: Where, got: str) -> str:
@@ -125,46 +141,96 @@ def _dtype(name: str, where: Where, got: str) -> str:
     return dtype
 
 
-def _aligned(array: ArrayView, where: Where, got: str) -> ArrayView:
+def _is_aligned(array: ArrayView) -> bool:
     size = ITEMSIZE[array.dtype]
-    strides = zip(array.shape or (), array.strides or (), strict=True)
-    if array.address % size or any(extent > 1 and stride % size for extent, stride in strides):
-        raise where.value_error(
-            f"elements at multiples of {size} bytes", got + " with unaligned elements", "pass a copy"
-        )
-    return array
+    if array.address % size:
+        return False
+    return all(not stride % size for stride in array.strides or ()) or all(
+        extent <= 1 or not stride % size for extent, stride in zip(array.shape or (), array.strides or (), strict=True)
+    )
+
+
+def _refuse_alignment(array: ArrayView, where: Where, got: str) -> NoReturn:
+    expected = f"elements at multiples of {ITEMSIZE[array.dtype]} bytes"
+    raise where.value_error(expected, got + " with unaligned elements", "pass a copy")
 
 
 # ---- libraries ----
 
 
+@cache
+def _numpy_dtype(dtype: np.dtype[Any]) -> str | None:
+    """Triton's name of a dtype that a kernel can take as it is."""
+    return DTYPES.get(dtype.name) if dtype.isnative else None
+
+
 def _numpy(obj: Any, where: Where) -> ArrayView | None:
     if not isinstance(obj, np.ndarray):
         return None
-    dtype = obj.dtype
-    got = f"a numpy array of {dtype}"
+    dtype = _numpy_dtype(obj.dtype)
+    if dtype is None:
+        _refuse_dtype(obj.dtype, where)
+    if isinstance(obj, np.ma.MaskedArray):
+        raise where.type_error("a plain array", "a numpy masked array", "pass a.filled(value) or a.data and a.mask")
+    address, shape, strides = obj.ctypes.data, obj.shape, obj.strides
+    extent = extent_of(address, shape, strides, obj.itemsize)
+    found = ArrayView(address, dtype, shape, strides, obj.flags.writeable, extent, "numpy", obj)
+    if not obj.flags.aligned or not _is_aligned(found):
+        _refuse_alignment(found, where, f"a numpy array of {obj.dtype}")
+    return found
+
+
+def _refuse_dtype(dtype: np.dtype[Any], where: Where) -> NoReturn:
     if not dtype.isnative:
         advice = "pass a.astype(a.dtype.newbyteorder('=')) instead"
         raise where.type_error("an array in native byte order", f"a numpy array of {dtype.str!r}", advice)
+    got = f"a numpy array of {dtype}"
     if dtype.hasobject or dtype.names is not None:
         raise where.type_error("an array of numbers", got, "a kernel cannot see Python objects or fields")
-    if isinstance(obj, np.ma.MaskedArray):
-        raise where.type_error("a plain array", "a numpy masked array", "pass a.filled(value) or a.data and a.mask")
-    return _numpy_view(obj, _dtype(dtype.name, where, got), "numpy", obj, where, got)
+    raise where.type_error("an array of a dtype that Triton has", got, "convert it first, e.g. to float32")
 
 
-def _numpy_view(array: Any, dtype: str, library: str, owner: Any, where: Where, got: str) -> ArrayView:
-    address = array.ctypes.data if array.size == 0 else array.__array_interface__["data"][0]
-    extent = extent_of(address, array.shape, array.strides, array.itemsize)
-    found = ArrayView(address, dtype, array.shape, array.strides, array.flags.writeable, extent, library, owner)
-    return _aligned(found, where, got)
+@cache
+def _torch_dtype(dtype: object) -> str | None:
+    return DTYPES.get(str(dtype).removeprefix("torch."))
 
 
 def _torch(obj: Any, where: Where) -> ArrayView | None:
     torch = sys.modules["torch"]
     if not isinstance(obj, torch.Tensor):
         return None
-    got = f"a torch tensor of {str(obj.dtype).removeprefix('torch.')} on {obj.device}"
+    dtype = _torch_dtype(obj.dtype)
+    if obj.device.type != "cpu" or obj.layout != torch.strided or dtype is None:
+        _refuse_torch(obj, where)
+    if obj.is_quantized or obj.is_neg() or obj.is_conj() or type(obj).__name__ in ("FakeTensor", "FunctionalTensor"):
+        _refuse_torch(obj, where)
+    try:
+        address = obj.data_ptr()
+    except RuntimeError as error:  # tensors inside vmap or grad
+        raise _no_storage(obj, where) from error
+    size = obj.element_size()
+    shape, strides = tuple(obj.shape), tuple(stride * size for stride in obj.stride())
+    extent = extent_of(address, shape, strides, size)
+    if address == 0 and extent[0] != extent[1]:
+        raise _no_storage(obj, where)
+    found = ArrayView(address, dtype, shape, strides, True, extent, "torch", obj)
+    if not _is_aligned(found):
+        _refuse_alignment(found, where, _torch_name(obj))
+    return found
+
+
+def _torch_name(obj: Any) -> str:
+    return f"a torch tensor of {str(obj.dtype).removeprefix('torch.')} on {obj.device}"
+
+
+def _no_storage(obj: Any, where: Where) -> ArgumentTypeError:
+    advice = "wrap the kernel as an operator to use it under tracing, vmap or grad"
+    return where.type_error("a tensor with data", f"a {type(obj).__name__} without storage", advice)
+
+
+def _refuse_torch(obj: Any, where: Where) -> NoReturn:
+    torch = sys.modules["torch"]
+    got = _torch_name(obj)
     if obj.device.type != "cpu":
         raise where.type_error("a tensor on the CPU", got, "move it with .cpu(), or launch the kernel on its device")
     if obj.layout != torch.strided:
@@ -176,25 +242,13 @@ def _torch(obj: Any, where: Where) -> ArrayView | None:
         raise where.type_error(
             "a tensor of plain numbers", "a quantised torch tensor", "pass .int_repr() and the scale"
         )
-    if obj.is_conj() or obj.is_neg():
+    if _torch_dtype(obj.dtype) is None:
+        raise where.type_error("an array of a dtype that Triton has", got, "convert it first, e.g. to float32")
+    if obj.is_neg() or obj.is_conj():
         raise where.value_error(
             "a materialised tensor", got + " with a lazy sign", "pass .resolve_neg().resolve_conj()"
         )
-    dtype = _dtype(str(obj.dtype).removeprefix("torch."), where, got)
-    no_storage = f"a {type(obj).__name__} without storage"
-    advice = "wrap the kernel as an operator to use it under tracing, vmap or grad"
-    if type(obj).__name__ in ("FakeTensor", "FunctionalTensor"):
-        raise where.type_error("a tensor with data", no_storage, advice)
-    try:
-        address = obj.data_ptr()
-    except RuntimeError as error:  # tensors inside vmap or grad
-        raise where.type_error("a tensor with data", no_storage, advice) from error
-    size = obj.element_size()
-    shape, strides = tuple(obj.shape), tuple(stride * size for stride in obj.stride())
-    extent = extent_of(address, shape, strides, size)
-    if address == 0 and extent[0] != extent[1]:
-        raise where.type_error("a tensor with data", no_storage, advice)
-    return _aligned(ArrayView(address, dtype, shape, strides, True, extent, "torch", obj), where, got)
+    raise _no_storage(obj, where)
 
 
 def _jax(obj: Any, where: Where) -> ArrayView | None:
@@ -214,7 +268,7 @@ def _jax(obj: Any, where: Where) -> ArrayView | None:
         places = ", ".join(sorted(map(str, devices)))
         advice = "move it with jax.device_put(a, jax.devices('cpu')[0]), or use omnikernel.jax.triton_call"
         raise where.type_error("an array on one CPU device", f"{got} on {places}", advice)
-    dtype = _dtype(str(obj.dtype), where, got)
+    dtype = _dtype(str(obj.dtype), where, got)  # also for keys, whose dtype is not NumPy's
     address = obj.block_until_ready().unsafe_buffer_pointer()  # the pointer alone does not wait for the values
     size, strides = ITEMSIZE[dtype], []
     dense = size
@@ -328,7 +382,10 @@ def _dltensor_view(tensor: _DLTensor, writeable: bool, owner: Any, where: Where,
     strides = tuple(size * (tensor.strides[d] if tensor.strides else dense[d]) for d in range(tensor.ndim))
     address = (tensor.data or 0) + tensor.byte_offset
     extent = extent_of(address, shape, strides, size)
-    return _aligned(ArrayView(address, dtype, shape, strides, writeable, extent, "dlpack", owner), where, got)
+    found = ArrayView(address, dtype, shape, strides, writeable, extent, "dlpack", owner)
+    if not _is_aligned(found):
+        _refuse_alignment(found, where, got)
+    return found
 
 
 class _InterfaceOnly:

@@ -22,7 +22,7 @@ from ..errors import ArgumentTypeError, ArgumentValueError, DeviceAssertionError
 from ..ir.types import Pointer, Scalar
 from ..pipeline import Artefact, Parameter
 from . import cache
-from .arrays import DTYPES, ArrayView, Where, view
+from .arrays import DTYPES, ArrayView, Where, view_at
 from .pool import Grid, pool
 
 _MASK = (1 << 64) - 1
@@ -234,7 +234,7 @@ def _encode_pointer(value: Any, where: Where, accepted: tuple[str, ...], written
         return 0, None
     if isinstance(value, int) and not isinstance(value, bool):
         return value & _MASK, None
-    found = view(value, where.kernel, where.parameter)
+    found = view_at(value, where)
     if found is None:
         expected = f"an array of {_names(accepted)}" if accepted else "an array"
         advice = "pass a NumPy array, a CPU torch tensor, a JAX array, or an object with DLPack or a buffer"

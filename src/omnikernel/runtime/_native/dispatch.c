@@ -1,19 +1,15 @@
 /* The fast launch path: from the arguments of `kernel[grid](...)` to a compiled kernel, without Triton's Python.
  *
- * A `Table` belongs to one JITFunction. The key of a call is made of bytes that hold everything Triton's specialisation
- * depends on (and sometimes more, which only costs a second entry): array dtypes and 16-byte alignment, classes of
- * integers, values of constexprs and options. An argument of any other kind has no key, and the call takes the stock
- * path. So does every call whose context is not plain: hooks, debug, changed globals, checked mode.
+ * A `Table` belongs to one JITFunction and maps the key of a call (call.c) to a compiled kernel and a plan of its slots.
+ * A call takes the stock path where it has no key, where no entry fits, and where the context is not plain: hooks,
+ * debug, changed globals, checked mode.
  */
-#include "native.h"
+#include "call.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ARGS 64
-#define MAX_KEY 2048
 #define MAX_ENTRIES 1024
-#define MAX_IDENTITY 8
 
 enum { SLOT_POINTER, SLOT_INTEGER, SLOT_F32, SLOT_F64 };
 
@@ -41,171 +37,14 @@ typedef struct {
     Variant variant[2]; /* [1]: no written array overlaps another one */
 } Entry;
 
-typedef struct {
-    PyObject_HEAD
-    PyObject *names;    /* tuple of parameter names */
-    PyObject *index;    /* name -> position */
-    PyObject *defaults; /* name -> default value */
-    PyObject *constant; /* bytes: 1 where the parameter is a tl.constexpr */
-    PyObject *entries;  /* key -> Entry */
-} Table;
-
-/* One argument of a call as it was read for the key. */
-typedef struct {
-    char kind; /* 'N' or 'T': array; 'i': integer or bool; 'f': float; 0: constant */
-    ok_array array;
-    int64_t integer;
-    int is_unsigned; /* integer holds the bits of a value of 2^63 or more */
-    double real;
-} Argument;
-
-typedef struct {
-    unsigned char bytes[MAX_KEY];
-    size_t size;
-    Argument arguments[MAX_ARGS];
-    int count;
-    PyObject *keep[MAX_ARGS]; /* borrowed */
-    int kept;
-    int arrays;
-} Call;
-
 static PyTypeObject *table_type, *entry_type;
 static PyObject *knobs_module; /* triton.knobs */
 static int suspended;
 static struct {
-    PyTypeObject *type;
-    int hashed; /* its attribute `hash` is part of its identity (JITFunction) */
-} identity[MAX_IDENTITY];
-static int identities;
-
-static struct {
-    PyObject *table, *globals, *pre_run, *enter, *leave, *calls, *debug, *inspection, *hash, *runtime;
+    PyObject *table, *globals, *pre_run, *enter, *leave, *calls, *debug, *inspection, *runtime;
 } name;
 
-/* ---- the key ---- */
-
-static int put(Call *call, const void *data, size_t size) {
-    if (call->size + size > MAX_KEY) return 0;
-    memcpy(call->bytes + call->size, data, size);
-    call->size += size;
-    return 1;
-}
-
-static int put_tag(Call *call, char tag) { return put(call, &tag, 1); }
-
-static int put_text(Call *call, PyObject *text) {
-    Py_ssize_t size;
-    const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
-    if (!utf8) {
-        PyErr_Clear();
-        return 0;
-    }
-    uint32_t length = (uint32_t)size;
-    return put(call, &length, sizeof length) && put(call, utf8, (size_t)size);
-}
-
-static int put_kept(Call *call, PyObject *object) {
-    if (call->kept == MAX_ARGS) return 0;
-    call->keep[call->kept++] = object;
-    return put(call, &object, sizeof object);
-}
-
-static int put_integer(Call *call, PyObject *object, Argument *argument, int constant) {
-    int overflow;
-    long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
-    argument->is_unsigned = 0;
-    if (overflow) {
-        unsigned long long bits = overflow > 0 ? PyLong_AsUnsignedLongLong(object) : 0;
-        if (overflow < 0 || PyErr_Occurred()) {
-            PyErr_Clear();
-            return 0;
-        }
-        argument->is_unsigned = 1;
-        value = (long long)bits;
-    }
-    argument->kind = 'i';
-    argument->integer = value;
-    if (constant) return put_tag(call, argument->is_unsigned ? 'C' : 'c') && put(call, &value, sizeof value);
-    char width = argument->is_unsigned ? 'u' : value >= INT32_MIN && value <= INT32_MAX ? 'i' : 'l';
-    char class = (char)((value == 1 && width == 'i') | (value % 16 == 0) << 1);
-    if (argument->is_unsigned) class = (char)(((unsigned long long)value % 16 == 0) << 1);
-    return put_tag(call, width) && put_tag(call, class);
-}
-
-static int put_array(Call *call, PyObject *object, Argument *argument) {
-    if (!ok_read_array(object, &argument->array, &argument->kind)) return 0;
-    call->arrays++;
-    char aligned = argument->array.address % 16 == 0;
-    if (!put_tag(call, argument->kind) || !put_tag(call, aligned)) return 0;
-    if (argument->kind == 'N') return put_kept(call, argument->array.dtype);
-    return put(call, &argument->array.dlpack_dtype, sizeof argument->array.dlpack_dtype);
-}
-
-/* Objects that stand for themselves: tl.float32, a helper kernel passed as a constexpr. */
-static int put_identity(Call *call, PyObject *object) {
-    for (int i = 0; i < identities; i++) {
-        if (identity[i].type != Py_TYPE(object)) continue;
-        if (!put_tag(call, 'p') || !put_kept(call, object)) return 0;
-        if (!identity[i].hashed) return 1;
-        PyObject *hash = PyObject_GetAttr(object, name.hash);
-        if (!hash) {
-            PyErr_Clear();
-            return 0;
-        }
-        int done = PyUnicode_Check(hash) && put_text(call, hash);
-        Py_DECREF(hash);
-        return done;
-    }
-    return 0;
-}
-
-static int put_argument(Call *call, PyObject *object, int constant) {
-    if (call->count == MAX_ARGS) return 0;
-    Argument *argument = &call->arguments[call->count++];
-    argument->kind = 0;
-    if (object == Py_None) return put_tag(call, 'n');
-    if (PyBool_Check(object)) {
-        argument->kind = 'i';
-        argument->is_unsigned = 0;
-        argument->integer = object == Py_True;
-        return put_tag(call, !constant ? 'B' : object == Py_True ? 't' : 'F');
-    }
-    if (PyLong_CheckExact(object)) return put_integer(call, object, argument, constant);
-    if (PyFloat_CheckExact(object)) {
-        argument->kind = 'f';
-        argument->real = PyFloat_AsDouble(object);
-        return constant ? put_tag(call, 'd') && put(call, &argument->real, sizeof(double)) : put_tag(call, 'r');
-    }
-    if (!constant) return put_array(call, object, argument);
-    if (PyUnicode_CheckExact(object)) return put_tag(call, 's') && put_text(call, object);
-    return put_identity(call, object);
-}
-
-/* Fills `call`; 0 where the call has no key. Never leaves an exception set. */
-static int read_call(const Table *table, PyObject *args, PyObject *kwargs, int debug, Call *call) {
-    Py_ssize_t positional = PyTuple_Size(args), parameters = PyTuple_Size(table->names);
-    const char *constant = PyBytes_AsString(table->constant);
-    call->size = 0;
-    call->count = call->kept = call->arrays = 0;
-    if (positional > parameters || !put_tag(call, (char)debug)) return 0;
-    for (Py_ssize_t i = 0; i < positional; i++)
-        if (!put_argument(call, PyTuple_GetItem(args, i), constant[i])) return 0;
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    while (kwargs && PyDict_Next(kwargs, &at, &key, &value)) {
-        PyObject *position = PyDict_GetItemWithError(table->index, key);
-        if (position) {
-            uint16_t index = (uint16_t)PyLong_AsLong(position);
-            if (!put_tag(call, 'K') || !put(call, &index, sizeof index)) return 0;
-            if (!put_argument(call, value, constant[index])) return 0;
-        } else { /* an option such as num_warps, or an error that the stock path reports */
-            PyErr_Clear();
-            if (!PyUnicode_CheckExact(key) || !put_tag(call, 'O') || !put_text(call, key)) return 0;
-            if (!put_argument(call, value, 1)) return 0;
-        }
-    }
-    return 1;
-}
+/* ---- lookup ---- */
 
 static Entry *find(const Table *table, const Call *call) {
     PyObject *key = PyBytes_FromStringAndSize((const char *)call->bytes, (Py_ssize_t)call->size);
@@ -420,7 +259,7 @@ static PyObject *launch_with(Table *table, PyObject *function, PyObject *grid, P
     int32_t extents[3];
     int debug;
     Entry *entry = NULL;
-    if (plain_context(function, &debug) && read_call(table, args, kwargs, debug, &call)) entry = find(table, &call);
+    if (plain_context(function, &debug) && ok_read_call(table, args, kwargs, debug, &call)) entry = find(table, &call);
     if (!entry || !same_globals(function) || !fill_slots(entry, &call, slots)) {
         PyErr_Clear();
         return NULL;
@@ -520,7 +359,7 @@ static PyObject *table_add(PyObject *self, PyObject *arguments) {
                           &executable, &PyTuple_Type, &slots, &PyTuple_Type, &plain, &PyTuple_Type, &disjoint))
         return NULL;
     /* Without an array the active driver decides who runs the kernel, so such calls stay on the stock path. */
-    if (!read_call(table, args, kwargs, debug, &call) || call.arrays == 0) Py_RETURN_FALSE;
+    if (!ok_read_call(table, args, kwargs, debug, &call) || call.arrays == 0) Py_RETURN_FALSE;
     Entry *entry = make_entry(&call, compiled, executable, slots, plain, disjoint);
     if (!entry) return NULL;
     for (int i = 0; i < entry->slots; i++)
@@ -541,7 +380,7 @@ static PyObject *table_key(PyObject *self, PyObject *arguments) {
     PyObject *args, *kwargs;
     Call call;
     if (!PyArg_ParseTuple(arguments, "O!O!", &PyTuple_Type, &args, &PyDict_Type, &kwargs)) return NULL;
-    if (!read_call((Table *)self, args, kwargs, 0, &call)) Py_RETURN_NONE;
+    if (!ok_read_call((Table *)self, args, kwargs, 0, &call)) Py_RETURN_NONE;
     return PyBytes_FromStringAndSize((const char *)call.bytes, (Py_ssize_t)call.size);
 }
 
@@ -686,23 +525,6 @@ static PyObject *set_knobs(PyObject *self, PyObject *knobs) {
     Py_RETURN_NONE;
 }
 
-static PyObject *register_identity(PyObject *self, PyObject *args) {
-    PyObject *type;
-    int hashed;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "O!p", &PyType_Type, &type, &hashed)) return NULL;
-    for (int i = 0; i < identities; i++)
-        if (identity[i].type == (PyTypeObject *)type) Py_RETURN_NONE;
-    if (identities == MAX_IDENTITY) {
-        PyErr_SetString(PyExc_ValueError, "too many types");
-        return NULL;
-    }
-    Py_INCREF(type);
-    identity[identities].type = (PyTypeObject *)type;
-    identity[identities++].hashed = hashed;
-    Py_RETURN_NONE;
-}
-
 static PyObject *suspend(PyObject *self, PyObject *change) {
     (void)self;
     long step = PyLong_AsLong(change);
@@ -714,7 +536,7 @@ static PyObject *suspend(PyObject *self, PyObject *change) {
 PyMethodDef ok_dispatch_methods[] = {
     {"try_launch", (PyCFunction)(void (*)(void))try_launch, METH_FASTCALL, try_launch_doc},
     {"set_knobs", set_knobs, METH_O, "set_knobs(triton.knobs): whose hooks and flags every launch looks at."},
-    {"register_identity", register_identity, METH_VARARGS,
+    {"register_identity", ok_register_identity, METH_VARARGS,
      "register_identity(type, hashed): constexprs of the type are told apart by identity (and attribute `hash`)."},
     {"suspend", suspend, METH_O, "suspend(+1 | -1) -> depth: while positive every launch takes the stock path."},
     {NULL, NULL, 0, NULL},
@@ -730,7 +552,7 @@ int ok_dispatch_init(PyObject *module) {
             {&name.pre_run, "pre_run_hooks"},   {&name.enter, "launch_enter_hook"},
             {&name.leave, "launch_exit_hook"},  {&name.calls, "calls"},
             {&name.debug, "debug"},             {&name.inspection, "add_stages_inspection_hook"},
-            {&name.hash, "hash"},               {&name.runtime, "runtime"},
+            {&name.runtime, "runtime"},
         };
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (!(*names[i].where = PyUnicode_InternFromString(names[i].text))) return -1;
