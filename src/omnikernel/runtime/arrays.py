@@ -104,7 +104,8 @@ def view(obj: object, kernel: str = "", parameter: str = "") -> ArrayView | None
 
 def view_at(obj: object, where: Where) -> ArrayView | None:
     """`view`, for a caller that keeps the `Where` of a parameter."""
-    adapter = _adapter(type(obj))
+    type_: Any = type(obj)
+    adapter = _adapter(type_)
     if adapter is not None:
         return adapter(obj, where)
     for protocol in PROTOCOLS:
