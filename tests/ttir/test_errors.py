@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import contextlib
+import re
 
-from omnikernel.errors import ParseError, UnsupportedOp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reading import CORPUS
+
+from omnikernel.errors import ParseError, UnsupportedOp, VerifyError
+from omnikernel.ir.printer import print_kernel
 from omnikernel.ir.verify import verify
 from omnikernel.ttir import parse
 
@@ -100,9 +107,37 @@ def test_text_that_is_cut(text: str) -> None:
         parse(text)
 
 
-def test_every_prefix_of_a_text_gives_a_clear_error_or_a_kernel() -> None:
-    from reading import CORPUS
+def test_a_location_that_does_not_read() -> None:
+    text = WHOLE.format("%0 = ub.poison : i32 loc(#loc1)") + '#loc1 = loc("/u/k.py":what)\n'
+    with pytest.raises(ParseError, match=r'^TTIR location #loc1 = loc\("/u/k.py":what\) does not read: '):
+        parse(text)
 
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_damaged_text_gives_a_clear_error_or_a_kernel(data: st.DataObject) -> None:
+    """Tokens lost or put elsewhere: no other exception, and what reads also prints and reads back."""
+    files = sorted((CORPUS / "3.7.1").glob("*.ttir"), key=lambda file: file.stat().st_size)[:8]
+    text = data.draw(st.sampled_from(files)).read_text()
+    words = re.findall(r"[\w.#%^]+|\S", text)
+    for _ in range(data.draw(st.integers(1, 3))):
+        gone = data.draw(st.sampled_from(words))
+        put = data.draw(st.sampled_from(["", gone + " " + gone, data.draw(st.sampled_from(words))]))
+        at = [match.start() for match in re.finditer(re.escape(gone), text)]
+        if at:
+            where = data.draw(st.sampled_from(at))
+            text = text[:where] + put + text[where + len(gone) :]
+    try:
+        kernel = parse(text, "3.7.1")
+    except (ParseError, UnsupportedOp):
+        return
+    printed = print_kernel(kernel, locations=True)
+    assert print_kernel(parse(printed), locations=True) == printed
+    with contextlib.suppress(VerifyError, UnsupportedOp):
+        verify(kernel)
+
+
+def test_every_prefix_of_a_text_gives_a_clear_error_or_a_kernel() -> None:
     text = (CORPUS / "3.7.1" / "early_return.ttir").read_text()
     body = text.index("\n}")
     for end in range(0, body, 37):

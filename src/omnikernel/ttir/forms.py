@@ -228,6 +228,8 @@ _ENUMS: dict[str, dict[str, dict[int, str]]] = {
     "tt.dot": {"inputPrecision": _numbered("tf32 tf32x3 ieee bf16x3 bf16x6")},
     "tt.dot_scaled": {"lhs_elem_type": _ELEMENTS, "rhs_elem_type": _ELEMENTS},
 }
+_PROGRAM = frozenset({"tt.get_program_id", "tt.get_num_programs"})
+_NORMALISED = _RENAMING_OPS | _ENUMS.keys() | _PROGRAM | {"tt.call"}
 _AXES = {"x": 0, "y": 1, "z": 2}
 _UNSAID = {"cache": "none", "evict": "evict_normal"}
 
@@ -238,6 +240,8 @@ def normalise(name: str, attributes: Attributes) -> None:
     Raises:
         ValueError: for a number that the enumeration of an attribute does not have.
     """
+    if name not in _NORMALISED:
+        return
     if name in _RENAMING_OPS:
         _rename(attributes)
     enums = _ENUMS.get(name)
@@ -252,7 +256,7 @@ def normalise(name: str, attributes: Attributes) -> None:
             for key, usual in _UNSAID.items():
                 if attributes.get(key) == usual:
                     del attributes[key]
-    elif name.startswith("tt.get_"):
+    elif name in _PROGRAM:
         attributes["axis"] = _AXES.get(attributes["axis"], attributes["axis"])
     elif name == "tt.call":
         attributes["callee"] = symbol(attributes["callee"])

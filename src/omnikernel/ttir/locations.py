@@ -8,10 +8,10 @@ frames outside it are its `callers`.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from ..errors import ParseError
 from ..ir.tile import UNKNOWN, Location
 from .lexer import END, tokenise, unquote
 
@@ -64,7 +64,7 @@ class Locations:
             return self.numbered(tokens[0])
         try:
             return self.parse(tokens, 1)[0]
-        except ValueError:
+        except (ValueError, IndexError):
             return UNKNOWN
 
     def _alias(self, name: str) -> Frames:
@@ -76,9 +76,7 @@ class Locations:
         text = self._aliases.get(name, "loc(unknown)")
         usual = _USUAL.fullmatch(text)
         if usual is None:
-            tokens = tokenise(text)
-            at_alias = tokens[0].startswith("loc(")
-            found = self._alias(tokens[0][4:-1]) if at_alias else self._node(tokens, 2)[0]
+            found = self._unusual(name, tokenise(text))
         elif usual[2]:
             found = (Location(usual[1], int(usual[2]), int(usual[3])),)
         elif usual[4]:
@@ -87,6 +85,14 @@ class Locations:
             found = self._alias(usual[5]) + self._alias(usual[6])
         self._frames[name] = found
         return found
+
+    def _unusual(self, name: str, tokens: list[str]) -> Frames:
+        if tokens[0].startswith("loc("):
+            return self._alias(tokens[0][4:-1])
+        try:
+            return self._node(tokens, 2)[0]
+        except (ValueError, IndexError) as error:
+            raise ParseError(f"TTIR location {name} = {self._aliases[name]} does not read: {error}") from error
 
     def _node(self, tokens: list[str], at: int) -> tuple[Frames, int]:
         token = tokens[at]
@@ -148,5 +154,5 @@ def innermost(frames: Frames) -> Location:
                 chosen = number
     if chosen < 0:
         return frames[0]
-    callers = frames[chosen + 1 :]
-    return replace(frames[chosen], callers=callers) if callers else frames[chosen]
+    frame, callers = frames[chosen], frames[chosen + 1 :]
+    return Location(frame.file, frame.line, frame.column, frame.name, callers) if callers else frame

@@ -14,7 +14,7 @@ from ..ir.types import F32, Type
 from ..ir.verify import unsupported
 from .constants import dense_elements, parse_type
 from .forms import array_elements, symbol
-from .lexer import fault, rest_of_line, split_aliases, tokenise, unquote
+from .lexer import END, fault, rest_of_line, split_aliases, tokenise, unquote
 from .locations import Locations
 
 _NUMBER = re.compile(r"-?\d+(\.\d*(?:[eE][+-]?\d+)?)?")
@@ -59,9 +59,12 @@ class Reader:
         return False
 
     def take(self) -> str:
-        """Steps over any token and gives it."""
+        """Steps over any token and gives it; there must be one, so that no loop runs past the end."""
+        token = self.tokens[self.at]
+        if token == END:
+            self.fail("the text ends too early")
         self.at += 1
-        return self.tokens[self.at - 1]
+        return token
 
     def unsupported(self, what: str, at: int) -> OmnikernelError:
         """The UnsupportedOp error for what stands at a token, with the location that its line states."""
