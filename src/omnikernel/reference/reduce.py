@@ -1,6 +1,6 @@
 """Reductions and dot products, each in the one order of operations that compiled code reproduces bit for bit.
 
-Reduction of n elements (a power of two) along the last axis, with L = min(n, 32) lanes:
+Reduction of n elements (a power of two) along the innermost axis (what follows it has extent 1), L = min(n, 32) lanes:
 
     acc[l] = x[l]                                 for l < L
     acc[l] = combine(acc[l], x[c * L + l])        for c = 1, 2, .. n/L - 1
@@ -72,7 +72,7 @@ def reduce_last(values: Tiles, combine: Combine) -> Tiles:
 
 
 def reduce_other(values: Tiles, axis: int, combine: Combine) -> Tiles:
-    """Reduce any axis but the last, one index after another."""
+    """Reduce any axis but the innermost, one index after another."""
 
     def at(index: int) -> Tiles:
         return tuple(np.take(v, index, axis) for v in values)
@@ -90,8 +90,10 @@ def reduce(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
     if extent & (extent - 1):
         raise ValueError(f"tt.reduce over {extent} elements at {where(op.loc)}: the extent must be a power of two")
     combine = _combiner(machine, op.regions[0])
-    if axis == args[0].ndim - 1:
-        return [np.asarray(v) for v in reduce_last(args, combine)]
+    if all(following == 1 for following in args[0].shape[axis + 1 :]):
+        rest = args[0].shape[:axis] + args[0].shape[axis + 1 :]
+        rows = tuple(v.reshape(args[0].shape[: axis + 1]) for v in args)
+        return [v.reshape(rest) for v in reduce_last(rows, combine)]
     return [np.asarray(v) for v in reduce_other(args, axis, combine)]
 
 
