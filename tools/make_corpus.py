@@ -34,11 +34,6 @@ def kernels() -> ModuleType:
     return module
 
 
-def flat(types: Any) -> Any:
-    """A signature entry as Triton wants it: tuples stay, names stay."""
-    return tuple(flat(item) for item in types) if isinstance(types, tuple) else types
-
-
 def paths(value: Any, at: tuple[int, ...]) -> list[tuple[tuple[int, ...], str]]:
     """Every leaf of a signature with its path."""
     if isinstance(value, tuple):
@@ -95,9 +90,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     failed = 0
     for name, case in kernels().CASES.items():
-        if sys.argv[1:] and name not in sys.argv[1:]:
-            continue
-        if not case.versions(VERSION):
+        if (sys.argv[1:] and name not in sys.argv[1:]) or not case.versions(VERSION):
             continue
         try:
             module = make_ttir(case.kernel, case.signature, case.constants, case.target)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from reading import corpus, ops_named
 
+import omnikernel
 from omnikernel.ir.printer import print_kernel
 from omnikernel.ir.tile import UNKNOWN, Location, Op
 from omnikernel.ttir import parse
@@ -44,6 +47,12 @@ def test_callers_are_the_frames_outside() -> None:
 
 def test_only_library_frames() -> None:
     assert read("", f' loc("{LIBRARY}":7:8)').loc == Location(LIBRARY, 7, 8)
+
+
+def test_this_package_is_a_library_too() -> None:
+    """A jitted function of our own libdevice is not where the user's fault is."""
+    ours = str(Path(omnikernel.__file__).resolve().parent / "backend" / "libdevice.py")
+    assert read("", f' loc(callsite("{ours}":1:2 at "/u/k.py":3:4))').loc == Location("/u/k.py", 3, 4)
 
 
 def test_inline_and_nested_forms() -> None:

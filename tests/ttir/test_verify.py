@@ -207,6 +207,28 @@ def test_blocks_that_stand_in_another_order() -> None:
     )
 
 
+def test_very_many_blocks() -> None:
+    """Early returns make chains of blocks; neither recursion nor time may grow out of hand."""
+    chain = "".join(
+        f"  ^bb{2 * i + 1}:\n    tt.return\n  ^bb{2 * i + 2}:\n    %{i}: i32 = arith.addi {'%n' if i == 0 else f'%{i - 1}'}, %n\n"
+        f"    cf.cond_br %c -> ^bb{2 * i + 3}, ^bb{2 * i + 4}\n"
+        for i in range(1500)
+    )
+    verify(kernel(f"cf.cond_br %c -> ^bb1, ^bb2\n{chain}  ^bb3001:\n    tt.return\n  ^bb3002:\n    tt.return"))
+
+
+def test_dominance_in_a_tangle() -> None:
+    """A value of the first block of a loop with two ways back and two ways out."""
+    tangle = (
+        "cf.br -> ^bb1\n  ^bb1:\n    %a: i32 = arith.addi %n, %n\n    cf.cond_br %c -> ^bb2, ^bb3\n"
+        "  ^bb2:\n    %b: i32 = arith.addi %a, %n\n    cf.cond_br %c -> ^bb1, ^bb4\n"
+        "  ^bb3:\n    cf.cond_br %c -> ^bb1, ^bb4\n  ^bb4:\n    %d: i32 = arith.addi {}, %n\n    tt.return"
+    )
+    verify(kernel(tangle.format("%a")))
+    with pytest.raises(VerifyError, match="%b: i32 is used where it is not defined"):
+        verify(kernel(tangle.format("%b")))
+
+
 def test_unreachable_blocks_are_let_be() -> None:
     verify(kernel("tt.return\n  ^bb1:\n    %0: i32 = arith.addi %n, %n\n    tt.return"))
 

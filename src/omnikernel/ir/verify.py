@@ -74,17 +74,16 @@ class _Verifier:
         labels = {block.label: block for block in blocks}
         if len(labels) != len(blocks):
             raise self.fail("two blocks have one label", parent)
-        self.dominated(0, _children(blocks), blocks, parent, labels)
-
-    def dominated(
-        self, at: int, children: list[list[int]], blocks: Sequence[Block], parent: Op | None, labels: dict[str, Block]
-    ) -> None:
-        """A block and the blocks that it dominates: they see its values, the others do not."""
-        added: list[Value] = []
-        self.block(blocks[at], parent, labels, added)
-        for child in children[at]:
-            self.dominated(child, children, blocks, parent, labels)
-        self.visible.difference_update(added)
+        children = _children(blocks)
+        open_blocks: list[tuple[int, list[Value]]] = [(0, [])]
+        while open_blocks:  # a block and those it dominates see its values, the others do not
+            at, added = open_blocks.pop()
+            if at < 0:
+                self.visible.difference_update(added)
+                continue
+            self.block(blocks[at], parent, labels, added)
+            open_blocks.append((-1, added))
+            open_blocks += [(child, []) for child in children[at]]
 
     def define(self, value: Value, op: Op | None, added: list[Value]) -> None:
         if value in self.defined:
@@ -208,26 +207,51 @@ _ENDINGS = {
 
 
 def _children(blocks: Sequence[Block]) -> list[list[int]]:
-    """The dominator tree: for each block, those it dominates directly. Unreachable blocks hang below the entry."""
+    """The dominator tree: for each block, those it dominates directly. Unreachable blocks hang below the entry.
+
+    By Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
+    """
     number = {block.label: i for i, block in enumerate(blocks)}
     targets = [
         [number[s.label] for op in block.ops[-1:] for s in op.successors if s.label in number] for block in blocks
     ]
-    reachable, open_blocks = {0}, [0]
-    while open_blocks:
-        new = set(targets[open_blocks.pop()]) - reachable
-        reachable |= new
-        open_blocks += new
-    dominators = dict.fromkeys(reachable, reachable) | {0: {0}}
+    order = _postorder(targets)
+    rank = {block: i for i, block in enumerate(order)}
+    predecessors: list[list[int]] = [[] for _ in blocks]
+    for block in order:
+        for target in targets[block]:
+            predecessors[target].append(block)
+    above = {0: 0}
     changed = True
     while changed:
         changed = False
-        for i in sorted(reachable - {0}):
-            found = {i} | set.intersection(*(dominators[p] for p in reachable if i in targets[p]))
-            if found != dominators[i]:
-                dominators[i], changed = found, True
+        for block in reversed(order[:-1]):
+            left, *others = [p for p in predecessors[block] if p in above]
+            for right in others:
+                while left != right:
+                    if rank[left] < rank[right]:
+                        left = above[left]
+                    else:
+                        right = above[right]  # noqa: PLW2901 (both walk up until they meet)
+            if above.get(block) != left:
+                above[block], changed = left, True
     children: list[list[int]] = [[] for _ in blocks]
-    for i in range(1, len(blocks)):
-        above = dominators.get(i, {0}) - {i}
-        children[max(above, key=lambda d: len(dominators[d]))].append(i)
+    for block in range(1, len(blocks)):
+        children[above.get(block, 0)].append(block)
     return children
+
+
+def _postorder(targets: Sequence[Sequence[int]]) -> list[int]:
+    """The blocks that are reached from the first, each after those reached from it; the first is last."""
+    order: list[int] = []
+    seen, stack = {0}, [(0, iter(targets[0]))]
+    while stack:
+        block, left = stack[-1]
+        following = next((t for t in left if t not in seen), None)
+        if following is None:
+            order.append(block)
+            stack.pop()
+        else:
+            seen.add(following)
+            stack.append((following, iter(targets[following])))
+    return order

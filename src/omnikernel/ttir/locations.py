@@ -7,6 +7,7 @@ frames outside it are its `callers`.
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ _LIBRARY = re.compile(
 _USUAL = re.compile(
     r'loc\((?:"([^"\\]*)"(?::(\d+):(\d+)|\((#\w+)\))|callsite\((#\w+) at (#\w+)\))\)'  # a place, a name, a call
 )
-_OURS = str(Path(__file__).resolve().parents[1])
+_OURS = str(Path(__file__).resolve().parents[1]) + os.sep
 
 Frames = tuple[Location, ...]  # innermost first, without callers
 
