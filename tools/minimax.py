@@ -94,6 +94,36 @@ def _log_s(s: Real) -> Real:
     return mp.log((1 + s) / (1 - s))
 
 
+def _erfcx(q: Real) -> Real:
+    """(1 + 2 x) exp(x^2) erfc(x) at x = 4 (1 + q) / (1 - q)."""
+    x = 4 * (1 + q) / (1 - q)
+    if x > 100:  # the asymptotic series
+        series = sum((-1) ** n * mp.fac2(2 * n - 1) / (2 * x * x) ** n for n in range(12))
+        return (1 + 2 * x) / (x * mp.sqrt(mp.pi)) * series
+    return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+
+
+def _erfinv(w: Real) -> Real:
+    """erfinv(y) / y at y = sqrt(1 - exp(-w))."""
+    with mp.workdps(150):
+        if w == 0:
+            return mp.sqrt(mp.pi) / 2
+        tail = mp.exp(-w)
+        y = mp.sqrt(1 - tail)
+        guess = mp.sqrt(w - mp.log(w * mp.pi) / 2) if w > 4 else mp.mpf(y)
+        aim = mp.log(tail / (1 + y))
+        for _ in range(8):  # Newton on log(erfc), which keeps the digits of the tail
+            density = -2 / mp.sqrt(mp.pi) * mp.exp(-guess * guess)
+            guess -= (mp.log(mp.erfc(guess)) - aim) * mp.erfc(guess) / density
+        return guess / y
+
+
+def _bessel(order: int, u: Real) -> Real:
+    """sqrt(x) exp(-x) I_order(x) at x = 8 / (u + 1/2)."""
+    x = 8 / (u + mp.mpf("0.5"))
+    return mp.sqrt(x) * mp.exp(-x) * mp.besseli(order, x)
+
+
 S_HIGH = LOG_HIGH / (2 + LOG_HIGH)
 # Each target has its leading terms taken away, so that these are exact in the polynomial: see the docstrings there.
 TASKS = {
@@ -121,6 +151,18 @@ TASKS = {
     "ERF_LARGE_F32": Fit(
         lambda x: mp.log(mp.erfc(x + 1)), lambda x: 1 / mp.erfc(x + 1), range(0, 9), mp.mpf(0), mp.mpf(3), 24
     ),
+    # For f32 functions computed in f64: 2^-32 is enough.
+    # atan(z) = z + z^3 P(z^2)
+    "ATAN": Fit(lambda z: mp.atan(z) - z, mp.atan, range(3, 26, 2), mp.mpf(0), mp.mpf(1), 53),
+    # (1 + 2 x) exp(x^2) erfc(x) = P((x - 4) / (x + 4))
+    "ERFCX": Fit(lambda q: _erfcx(q), lambda q: _erfcx(q), range(0, 18), mp.mpf(-1), mp.mpf("0.9999"), 53),
+    # erfinv(y) = y P(w - 2.5), w = -log(1 - y^2) < 5; y P(w - 10.5) for w < 16; y P(sqrt(w) - 7) above
+    "ERFINV_SMALL": Fit(lambda w: _erfinv(w + 2.5), lambda w: mp.mpf(1), range(0, 15), mp.mpf(-2.5), mp.mpf(2.5), 53),
+    "ERFINV_MIDDLE": Fit(lambda w: _erfinv(w + 10.5), lambda w: mp.mpf(1), range(0, 15), mp.mpf("-5.5"), mp.mpf("5.5"), 53),
+    "ERFINV_LARGE": Fit(lambda s: _erfinv((s + 7) ** 2), lambda s: s + 7, range(0, 15), mp.mpf("-3"), mp.mpf("3.5"), 53),
+    # I_0(x) = exp(x) / sqrt(x) P(8 / x - 0.5) for x > 8, and I_1 alike
+    "I0_LARGE": Fit(lambda u: _bessel(0, u), lambda u: _bessel(0, u), range(0, 22), mp.mpf("-0.4999"), mp.mpf("0.5"), 53),
+    "I1_LARGE": Fit(lambda u: _bessel(1, u), lambda u: _bessel(1, u), range(0, 22), mp.mpf("-0.4999"), mp.mpf("0.5"), 53),
 }
 
 

@@ -16,7 +16,8 @@ from ..errors import UnsupportedOp
 from ..ir.tile import Op
 from ..ir.types import Scalar
 from ..llvm.emit import Builder
-from .arith import per_lane, result_element, rounded
+from . import conversions, exact, wide
+from .arith import fma, maxnum, minnum, per_lane, result_element, rounded
 from .casts import resize
 from .lanes import REGISTER, Lanes, elementwise, is_narrow
 from .number import Num
@@ -86,19 +87,150 @@ def rsqrt(x: Num) -> Num:
 
 
 CODY = "Cody-Waite reduction, own minimax polynomial"
-LIBM = "the C library, lane by lane"
-_add("exp", exp, 1, source=CODY, aliases=["__nv_fast_expf"])
-_add("exp2", exp2, 1, source=CODY)
+LIBM = "C library"
+WIDE = "f32 in f64 arithmetic; f64 by the C library"
+LANES = "C library, f32 computed as f64"
+
+_add("exp", exp, {"f32": 1.1, "f64": 1.2}, source=CODY, aliases=["__nv_fast_expf"])
+_add("exp2", exp2, {"f32": 1.1, "f64": 1.2}, source=CODY)
 _add("log", log, 1, source=CODY, aliases=["__nv_fast_logf"])
 _add("log2", log2, 1, source=CODY, aliases=["__nv_fast_log2f"])
-_add("sin", sin, 1.5, source=CODY, aliases=["__nv_fast_sinf"])
-_add("cos", cos, 1.5, source=CODY, aliases=["__nv_fast_cosf"])
-_add("sqrt", Num.sqrt, aliases=["__nv_fsqrt_rn", "__nv_dsqrt_rn"])
+_add("sin", sin, {"f32": 1.5, "f64": 1}, source=CODY, aliases=["__nv_fast_sinf"])
+_add("cos", cos, {"f32": 1.5, "f64": 1}, source=CODY, aliases=["__nv_fast_cosf"])
+_add("sqrt", Num.sqrt, 0.5, aliases=["__nv_fsqrt_rn", "__nv_dsqrt_rn"])
 _add("rsqrt", rsqrt, 1.5, source="quotient and root, each correctly rounded", aliases=["__nv_frsqrt_rn"])
-_add("erf", {"f32": erf_f32, "f64": libm("erf")}, {"f32": 1.5, "f64": 1}, source="own minimax polynomials")
-_add("tanh", {"f32": tanh_f32, "f64": libm("tanh")}, {"f32": 1.5, "f64": 2}, source="own minimax polynomials")
+_add("erf", {"f32": erf_f32, "f64": libm("erf")}, {"f32": 1.2, "f64": 1.5}, source="own minimax polynomials")
+_add("tanh", {"f32": tanh_f32, "f64": libm("tanh")}, {"f32": 1.5, "f64": 2.5}, source="own minimax polynomials")
+
+
+def _wide(name: str, function: Emitter, ulp: float = 2, reference: str = "", aliases: Sequence[str] = ()) -> None:
+    """f32 by our formula in doubles, f64 by the C library's function of the name."""
+    emit = {"f32": wide.single(function), "f64": libm(name)}
+    _add(name, emit, {"f32": 0.52, "f64": ulp}, reference, WIDE, aliases)
+
+
+_wide("expm1", wide.expm1)
+_wide("exp10", wide.exp10, aliases=["__nv_fast_exp10f"])
+_wide("log1p", wide.log1p)
+_wide("log10", wide.log10, aliases=["__nv_fast_log10f"])
+_wide("sinh", wide.sinh, 2.5)
+_wide("cosh", wide.cosh, 2.5)
+_wide("asinh", wide.asinh, 2.5)
+_wide("acosh", wide.acosh, 2.5)
+_wide("atanh", wide.atanh, 2.5)
+_wide("atan", wide.atan)
+_wide("atan2", wide.atan2)
+_wide("asin", wide.asin)
+_wide("acos", wide.acos)
+_wide("tan", wide.tan, aliases=["__nv_fast_tanf"])
+_wide("pow", wide.power, aliases=["__nv_fast_powf"])
+_wide("cbrt", wide.cbrt, 4)
+_wide("hypot", wide.hypot)
+for _name in ("erfc", "lgamma", "tgamma", "j0", "j1", "y0", "y1"):
+    _wide(_name, libm(_name), 10)
+_add("powi", {"f32": wide.single(wide.power_of_integer), "f64": wide.power_of_integer_by_libm}, 2, "pow", WIDE)
+
+
+def _double(name: str, function: Emitter, ulp: float, reference: str = "") -> None:
+    """Both types by one formula in doubles."""
+    _add(name, {"f32": wide.single(function), "f64": function}, {"f32": 0.52, "f64": ulp}, reference, "f64 arithmetic")
+
+
+_double("sinpi", wide.sinpi, 1.5)
+_double("cospi", wide.cospi, 1.5)
+for _name, _function, _core in (
+    ("rcbrt", wide.rcbrt, libm("cbrt")),
+    ("rhypot", wide.rhypot, wide.chained(libm("hypot"))),
+    ("rnorm3d", wide.rhypot, wide.chained(libm("hypot"))),
+    ("rnorm4d", wide.rhypot, wide.chained(libm("hypot"))),
+):
+    _add(_name, {"f32": wide.single(_function), "f64": wide.reciprocal(_core)}, {"f32": 0.52, "f64": 6}, source=WIDE)
+for _name in ("norm3d", "norm4d"):
+    _emit = {"f32": wide.single(wide.hypot), "f64": wide.chained(libm("hypot"))}
+    _add(_name, _emit, {"f32": 0.52, "f64": 3}, source=WIDE)
+_add("jn", {"i32": exact.jn}, 10, source=LANES)
+_add("yn", {"i32": exact.yn}, 10, source=LANES)
+
+# Exact functions.
 _add("floor", Num.floor)
 _add("ceil", Num.ceil)
+_add("trunc", Num.trunc)
+_add("rint", Num.nearest)
+_add("nearbyint", Num.nearest)
+_add("round", exact.round_away)
+_add("llrint", lambda x: exact.to_integer(x.nearest()))
+_add("llround", lambda x: exact.to_integer(exact.round_away(x)))
+_add("fabs", Num.abs)
+_add("copysign", Num.copysign)
+_add("fma", lambda x, y, z: x.new(fma(x.b, x.v, y.v, z.v)), 0.5, aliases=["__nv_fma_rn", "__nv_fmaf_rn"])
+_add("fmod", libm("fmod"), source=LIBM)
+_add("remainder", libm("remainder"), source=LIBM)
+_add("fdim", exact.positive_difference, 0.5)
+_add("fmax", lambda x, y: x.new(maxnum(x.b, x.v, y.v)))
+_add("fmin", lambda x, y: x.new(minnum(x.b, x.v, y.v)))
+_add("saturate", {"f32": exact.saturate})
+_add("nextafter", exact.next_after)
+_add("ldexp", exact.ldexp, 0.5)
+_add("scalbn", exact.ldexp, 0.5)
+_add("logb", exact.logb)
+_add("ilogb", exact.ilogb)
+_add("isnan", exact.is_nan, aliases=["__nv_isnand"])
+_add("isinf", exact.is_infinite, aliases=["__nv_isinfd"])
+_add("finite", exact.is_finite, aliases=["__nv_isfinited"])
+_add("signbit", exact.sign_bit, aliases=["__nv_signbitd"])
+_add("fdividef", {"f32": lambda x, y: x / y}, 0.5, aliases=["__nv_fast_fdividef"])
+for _letter, _kind in (("f", "f32"), ("d", "f64")):
+    _add(f"{_letter}add_rn", {_kind: lambda x, y: x + y}, 0.5)
+    _add(f"{_letter}sub_rn", {_kind: lambda x, y: x - y}, 0.5)
+    _add(f"{_letter}mul_rn", {_kind: lambda x, y: x * y}, 0.5)
+    _add(f"{_letter}div_rn", {_kind: lambda x, y: x / y}, 0.5)
+    _add(f"{_letter}rcp_rn", {_kind: lambda x: 1.0 / x}, 0.5)
+
+# Integers and bits.
+BOTH = {"i32", "i64"}
+_add("popc", dict.fromkeys(BOTH, exact.population), aliases=["__nv_popcll"])
+_add("clz", dict.fromkeys(BOTH, exact.leading_zeros), aliases=["__nv_clzll"])
+_add("ffs", dict.fromkeys(BOTH, exact.first_set), aliases=["__nv_ffsll"])
+_add("brev", dict.fromkeys(BOTH, exact.reverse), aliases=["__nv_brevll"])
+_add("abs", dict.fromkeys(BOTH, exact.absolute), aliases=["__nv_llabs"])
+_add("mulhi", dict.fromkeys(BOTH, exact.high_signed), aliases=["__nv_mul64hi"])
+_add("umulhi", dict.fromkeys(BOTH, exact.high_unsigned), aliases=["__nv_umul64hi"])
+_add("mul24", {"i32": exact.product24})
+_add("umul24", {"i32": exact.product24_unsigned})
+_add("hadd", {"i32": exact.average})
+_add("uhadd", {"i32": exact.average_unsigned})
+_add("rhadd", {"i32": exact.average_up})
+_add("urhadd", {"i32": exact.average_up_unsigned})
+_add("sad", {"i32": exact.sum_of_difference})
+_add("usad", {"i32": exact.sum_of_difference_unsigned})
+_add("byte_perm", {"i32": exact.permute_bytes})
+_add("float_as_int", {"f32": exact.bits}, aliases=["__nv_float_as_uint"])
+_add("int_as_float", {"i32": exact.from_bits}, aliases=["__nv_uint_as_float"])
+_add("double_as_longlong", {"f64": exact.bits})
+_add("longlong_as_double", {"i64": exact.from_bits})
+_add("double2hiint", {"f64": exact.high_word})
+_add("double2loint", {"f64": exact.low_word})
+_add("hiloint2double", {"i32": exact.from_words})
+_add("rcp64h", {"f64": exact.reciprocal_high})
+
+
+def _conversions() -> None:
+    """Float to integer in each rounding, and the conversions that round to nearest or not at all."""
+    to_whole: dict[str, Emitter] = {"rn": Num.nearest, "rz": Num.trunc, "rd": Num.floor, "ru": Num.ceil}
+    for source, kind in (("float", "f32"), ("double", "f64")):
+        for target, scalar in (("int", "i32"), ("ll", "i64")):
+            for prefix in ("", "u"):
+                for mode, whole in to_whole.items():
+                    name = f"{source}2{prefix}{target}_{mode}"
+                    _add(name, {kind: conversions.whole_number(whole, scalar, signed=not prefix)})
+    for source, kind in (("int", "i32"), ("ll", "i64")):
+        for target, scalar in (("float", "float"), ("double", "double")):
+            for prefix, opcode in (("", "sitofp"), ("u", "uitofp")):
+                _add(f"{prefix}{source}2{target}_rn", {kind: conversions.nearest(opcode, scalar)}, 0.5)
+    _add("double2float_rn", {"f64": Num.single}, 0.5)
+
+
+_conversions()
 
 
 def _evaluate(b: Builder, op: Op, row: Row, operands: Sequence[Lanes]) -> Sequence[Lanes]:
@@ -113,6 +245,7 @@ def _evaluate(b: Builder, op: Op, row: Row, operands: Sequence[Lanes]) -> Sequen
         )
     value = row.emit[kind](*(Num(b, v.wide(b)) for v in operands)).v
     if element.is_float:
+        assert value.type.scalar == ("double" if element.kind == "f64" else "float"), op
         return rounded(b, op, value)
     if value.type.scalar == "i1":
         return [Lanes(element, raw=resize(b, value, REGISTER[element.kind], signed=False))]
