@@ -377,3 +377,11 @@ def test_objects_with_data_ptr_of_an_unknown_dtype() -> None:
         "kernel 'scale', parameter 'x': expected an array of a dtype that Triton has, "
         "got an object of complex64; convert it first, e.g. to float32"
     )
+
+
+def test_jax_keys_are_refused() -> None:
+    jax = pytest.importorskip("jax")
+    assert refused(jax.random.key(0)) == (
+        "kernel 'scale', parameter 'x': expected an array of a dtype that Triton has, "
+        "got a JAX array of key<fry>; convert it first, e.g. to float32"
+    )

@@ -64,6 +64,27 @@ def test_scalars(backend: Any, scalar: Any, expected: tuple[str, Any]) -> None:
     assert specialize(backend, scalar, False, True, True) == expected
 
 
+@pytest.mark.parametrize("flags", FLAGS)
+@pytest.mark.parametrize(
+    "scalar",
+    [
+        *(0, 1, -1, 16, -16, 3, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1),
+        *(2**63 - 1, 2**63, 2**64 - 1, -(2**63), True, False, 1.0, float("nan"), None),
+    ],
+)
+def test_scalars_are_keyed_as_by_triton(backend: Any, scalar: Any, flags: tuple[bool, bool, bool]) -> None:
+    from triton._C.libtriton import native_specialize_impl
+
+    ours, theirs = specialize(backend, scalar, *flags), native_specialize_impl(backend, scalar, *flags)
+    assert ours == theirs and [type(part) for part in ours] == [type(part) for part in theirs]
+
+
+def test_integers_that_fit_nowhere(backend: Any) -> None:
+    for value in (2**64, -(2**63) - 1):
+        with pytest.raises(OverflowError):
+            specialize(backend, value, False, True, True)
+
+
 def test_other_arrays(backend: Any) -> None:
     source = np.zeros(8, np.float32)
     assert specialize(backend, memoryview(source), False, True, True)[0] == "*fp32"

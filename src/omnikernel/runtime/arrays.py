@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -160,15 +161,15 @@ def _refuse_alignment(array: ArrayView, where: Where, got: str) -> NoReturn:
 
 
 @cache
-def _numpy_dtype(dtype: np.dtype[Any]) -> str | None:
-    """Triton's name of a dtype that a kernel can take as it is."""
+def numpy_dtype(dtype: np.dtype[Any]) -> str | None:
+    """Triton's name of a dtype that a kernel can take as it is; None for every other."""
     return DTYPES.get(dtype.name) if dtype.isnative else None
 
 
 def _numpy(obj: Any, where: Where) -> ArrayView | None:
     if not isinstance(obj, np.ndarray):
         return None
-    dtype = _numpy_dtype(obj.dtype)
+    dtype = numpy_dtype(obj.dtype)
     if dtype is None:
         _refuse_dtype(obj.dtype, where)
     if isinstance(obj, np.ma.MaskedArray):
@@ -261,6 +262,17 @@ def _jax(obj: Any, where: Where) -> ArrayView | None:
         raise where.type_error("a concrete JAX array", f"a traced value of {obj.aval.str_short()}", advice)
     if not isinstance(obj, jax.Array):
         return None
+    dtype = numpy_dtype(obj.dtype) if isinstance(obj.dtype, np.dtype) else None  # keys have a dtype of JAX's own
+    devices = () if obj.is_deleted() else obj.devices()
+    if len(devices) != 1 or next(iter(devices)).platform != "cpu" or dtype is None:
+        _refuse_jax(obj, where)
+    address = obj.block_until_ready().unsafe_buffer_pointer()  # the pointer alone does not wait for the values
+    shape, size = tuple(obj.shape), ITEMSIZE[dtype]
+    strides = tuple(size * prod(shape[d + 1 :]) for d in range(len(shape)))
+    return ArrayView(address, dtype, shape, strides, False, extent_of(address, shape, strides, size), "jax", obj)
+
+
+def _refuse_jax(obj: Any, where: Where) -> NoReturn:
     got = f"a JAX array of {obj.dtype}"
     if obj.is_deleted():
         raise where.value_error("a live array", got + " that was deleted or donated", "pass the array that replaced it")
@@ -269,16 +281,7 @@ def _jax(obj: Any, where: Where) -> ArrayView | None:
         places = ", ".join(sorted(map(str, devices)))
         advice = "move it with jax.device_put(a, jax.devices('cpu')[0]), or use omnikernel.jax.triton_call"
         raise where.type_error("an array on one CPU device", f"{got} on {places}", advice)
-    dtype = _dtype(str(obj.dtype), where, got)  # also for keys, whose dtype is not NumPy's
-    address = obj.block_until_ready().unsafe_buffer_pointer()  # the pointer alone does not wait for the values
-    size, strides = ITEMSIZE[dtype], []
-    dense = size
-    for extent in reversed(obj.shape):
-        strides.append(dense)
-        dense *= extent
-    shape = tuple(obj.shape)
-    extents = extent_of(address, shape, tuple(reversed(strides)), size)
-    return ArrayView(address, dtype, shape, tuple(reversed(strides)), False, extents, "jax", obj)
+    raise where.type_error("an array of a dtype that Triton has", got, "convert it first, e.g. to float32")
 
 
 # ---- protocols, for every other type ----

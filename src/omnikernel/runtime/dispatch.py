@@ -83,11 +83,13 @@ def remember(jit_function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], c
     if native is None or not isinstance(launcher, Launcher) or launcher.executable is None:
         return False
     table = _table(native, jit_function)
-    slots = _slots(launcher, jit_function.arg_names, args, kwargs)
-    if table is None or slots is None:
-        return False
     for value in (*args, *kwargs.values()):
         _register_exchange(native, type(value))
+    if table is None or table.key(args, kwargs) is None:
+        return False
+    slots = _slots(launcher, jit_function.arg_names, args, kwargs)
+    if slots is None:
+        return False
     variants = [_variant(launcher.executable, disjoint) for disjoint in (False, True)]
     debug = bool(sys.modules["triton"].knobs.runtime.debug)
     stored: bool = table.add(args, kwargs, debug, compiled_kernel, launcher.executable, slots, *variants)

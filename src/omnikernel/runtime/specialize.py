@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import ArrayView, view
+from .arrays import numpy_dtype, view
 
 # Types that Triton's own C++ specialises well, by the root module of the type (builtins: int, float, str ...).
 _NATIVE_MODULES = frozenset(("builtins", "torch", "triton"))
@@ -49,25 +49,50 @@ def specialize(backend: Any, arg: Any, is_const: bool, specialize_value: bool, a
         ArgumentTypeError, ArgumentValueError: an array that no kernel on the CPU can take.
         TypeError: from Triton, for anything that is neither an array nor a scalar.
     """
-    if isinstance(arg, np.ndarray) and (found := view(arg)) is not None:
-        return _pointer(found, is_const, specialize_value, align)
+    if isinstance(arg, np.ndarray):
+        dtype = numpy_dtype(arg.dtype)
+        if dtype is None or not arg.flags.aligned:
+            view(arg)  # says what is wrong, if it is
+        if dtype is not None:
+            return _pointer(dtype, arg.ctypes.data, is_const, specialize_value, align)
     if isinstance(arg, np.generic):
         arg = arg.item()
-    elif isinstance(arg, tuple):
+    if type(arg) in (int, float, bool, type(None)):
+        pair = _scalar(arg, specialize_value, align)
+        if pair is not None:
+            return pair
+    if isinstance(arg, tuple):
         return _tuple(backend, arg)
-    elif type(arg).__module__.partition(".")[0] not in _NATIVE_MODULES or isinstance(arg, (bytearray, memoryview)):
+    if type(arg).__module__.partition(".")[0] not in _NATIVE_MODULES or isinstance(arg, (bytearray, memoryview)):
         found = view(arg)
         if found is not None:
-            return _pointer(found, is_const, specialize_value, align)
+            return _pointer(found.dtype, found.address, is_const, specialize_value, align)
     return _native()(backend, arg, is_const, specialize_value, align)
 
 
-def _pointer(found: ArrayView, is_const: bool, specialize_value: bool, align: bool) -> tuple[str, str | None]:
-    dtype = "u1" if found.dtype == "i1" else found.dtype  # Triton's spelling of a bool in a signature
+def _scalar(arg: int | float | None, specialize_value: bool, align: bool) -> tuple[str, Any] | None:
+    """As Triton's own; done here because Triton's first look at any argument imports torch where it is installed."""
+    if arg is None:
+        return "constexpr", None
+    if isinstance(arg, bool):
+        return "u1", None
+    if isinstance(arg, float):
+        return "fp32", None
+    if specialize_value and arg == 1:
+        return "constexpr", 1
+    widths = (("i32", -(1 << 31), 1 << 31), ("i64", -(1 << 63), 1 << 63), ("u64", 1 << 63, 1 << 64))
+    width = next((name for name, low, high in widths if low <= arg < high), None)
+    if width is None:
+        return None  # Triton says what is wrong
+    return width, ("D" if align and arg % 16 == 0 else "") if specialize_value else None
+
+
+def _pointer(dtype: str, address: int, is_const: bool, specialize_value: bool, align: bool) -> tuple[str, str | None]:
+    dtype = "u1" if dtype == "i1" else dtype  # Triton's spelling of a bool in a signature
     name = f"*k{dtype}" if is_const else f"*{dtype}"
     if not specialize_value:
         return name, None
-    return name, "D" if align and found.address % 16 == 0 else ""
+    return name, "D" if align and address % 16 == 0 else ""
 
 
 def _tuple(backend: Any, arg: tuple[Any, ...]) -> tuple[Any, Any]:
