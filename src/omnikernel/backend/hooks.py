@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..errors import ArgumentTypeError, ArgumentValueError
 from . import diskcache, places, tuning
 
 _LOCK = threading.RLock()
@@ -89,25 +90,34 @@ def _create_binder(stock: Callable[..., Any]) -> Callable[..., Any]:
         from ..runtime.specialize import specialize
 
         binder.__globals__["specialize_impl"] = specialize
-        constexprs = [(param.num, param.name) for param in params if param.is_constexpr]
-        return _plain_constexprs(binder, constexprs) if constexprs else binder
+        return _plain_constants(binder, {param.name for param in params if param.is_constexpr})
 
     return create
 
 
-def _plain_constexprs(binder: Callable[..., Any], constexprs: list[tuple[int, str]]) -> Callable[..., Any]:
-    """NumPy scalars as constexpr arguments become Python's: the front end computes with those alone."""
+def _plain_constants(binder: Callable[..., Any], constexprs: set[str]) -> Callable[..., Any]:
+    """NumPy scalars that are constant, or made so for being 1, become Python's: the front end computes with those."""
     import numpy as np
 
     def bind(*args: Any, **kwargs: Any) -> Any:
         bound, specialization, options = binder(*args, **kwargs)
-        for index, name in constexprs:
-            if isinstance(bound[name], np.generic):
-                bound[name] = bound[name].item()
-                specialization[index] = ("constexpr", bound[name])
+        for index, (name, value) in enumerate(bound.items()):
+            if isinstance(value, np.generic) and specialization[index][0] == "constexpr":
+                bound[name] = value.item()
+                if name in constexprs:
+                    specialization[index] = ("constexpr", bound[name])
         return bound, specialization, options
 
     return bind
+
+
+def _name_argument(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise again, with the names of kernel and parameter, what is wrong with an array among the arguments, if any."""
+    from ..runtime.arrays import view
+
+    for name, value in (*zip(kernel.arg_names, args, strict=False), *kwargs.items()):
+        for item in value if isinstance(value, tuple) else (value,):
+            view(item, kernel.__name__, name)
 
 
 def _run(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,7 +136,11 @@ def _run(stock: Callable[..., Any]) -> Callable[..., Any]:
         with places.using(wanted):
             if not places.is_ours(driver.active):
                 return stock(self, *args, grid=grid, warmup=warmup, **kwargs)
-            kernel = stock(self, *args, grid=as_grid(grid), warmup=warmup, **kwargs)
+            try:
+                kernel = stock(self, *args, grid=as_grid(grid), warmup=warmup, **kwargs)
+            except (ArgumentTypeError, ArgumentValueError):
+                _name_argument(self, args, kwargs)  # Triton specialises arguments without saying which is which
+                raise
         if not warmup and kernel is not None:
             dispatch.remember(self, args, kwargs, kernel)
         return kernel
