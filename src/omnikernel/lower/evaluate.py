@@ -18,7 +18,7 @@ from ..ir.tile import Constant, Op, Value
 from ..ir.types import Pointer, Scalar, element_of
 from ..llvm.emit import I1, I64, Builder, LType, LValue, Section
 from .index import SHAPE_OPS, Index, operand_index, source_index
-from .lanes import ELEMENTWISE, Lanes, register_type
+from .lanes import ELEMENTWISE, Lanes, is_narrow, register_type
 from .linear import Linear, add
 
 if TYPE_CHECKING:
@@ -169,13 +169,13 @@ class Evaluator:
         return self.memo[key]
 
     def spread(self, placed: Placed, lanes: int) -> Lanes:
-        """A value in every lane, splatted at the level where it is known."""
+        """A value in every lane, splatted (and a narrow float widened) at the level where it is known."""
         value, level = placed
-        if value.lanes == lanes:
+        if value.lanes == lanes and (level == self.level or not is_narrow(value.type)):
             return value
         # The pair keeps value alive, so that its id stays its own.
         key = ("spread", id(value), lanes)
-        return self.once(key, level, lambda: (value.spread(self.b, lanes), value))[0]  # type: ignore[no-any-return]
+        return self.once(key, level, lambda: (value.with_wide(self.b).spread(self.b, lanes), value))[0]  # type: ignore[no-any-return]
 
     def mask(self, value: Value | None, index: Index) -> tuple[LValue | None, int]:
         """A mask at an index and its level; None where it is known to hold."""

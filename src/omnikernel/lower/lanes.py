@@ -43,13 +43,15 @@ def is_narrow(type_: Scalar | Pointer) -> bool:
 class Lanes:
     """One operand or result of an elementwise handler."""
 
-    __slots__ = ("_raw", "_wide", "type")
+    __slots__ = ("_derived", "_raw", "_wide", "type")
 
     def __init__(self, type_: Scalar | Pointer, raw: LValue | None = None, wide: LValue | None = None) -> None:
         assert raw is not None or wide is not None
         self.type = type_
         self._raw = raw
         self._wide = wide
+        # Derived forms by the block they were made in: elsewhere they might not dominate their use.
+        self._derived: dict[str, LValue] = {}
 
     @property
     def lanes(self) -> int:
@@ -57,28 +59,40 @@ class Lanes:
 
     @property
     def has_wide(self) -> bool:
-        """Whether the wide form of a narrow float exists already."""
+        """Whether the f32 form of a narrow float is there without a conversion."""
         return self._wide is not None
 
     def raw(self, b: Builder) -> LValue:
         """The value in its own type; for a narrow float, its bits."""
-        if self._raw is None:
+        if self._raw is not None:
+            return self._raw
+        if b.block not in self._derived:
             from .convert import narrow_exact
 
             assert self._wide is not None and isinstance(self.type, Scalar)
-            self._raw = narrow_exact(b, self._wide, self.type.kind)
-        return self._raw
+            made = narrow_exact(b, self._wide, self.type.kind)
+            self._derived[b.block] = made
+        return self._derived[b.block]
 
     def wide(self, b: Builder) -> LValue:
         """A narrow float as f32; any other value as it is."""
         if not is_narrow(self.type):
             return self.raw(b)
-        if self._wide is None:
+        if self._wide is not None:
+            return self._wide
+        if b.block not in self._derived:
             from .convert import widen
 
             assert self._raw is not None and isinstance(self.type, Scalar)
-            self._wide = widen(b, self._raw, self.type.kind)
-        return self._wide
+            made = widen(b, self._raw, self.type.kind)
+            self._derived[b.block] = made
+        return self._derived[b.block]
+
+    def with_wide(self, b: Builder) -> Lanes:
+        """The same value with its f32 form made here, for uses further in."""
+        if not is_narrow(self.type) or self._wide is not None:
+            return self
+        return Lanes(self.type, self._raw, self.wide(b))
 
     def spread(self, b: Builder, lanes: int) -> Lanes:
         """A scalar in every lane, in the forms there are; lanes stay as they are."""
