@@ -77,11 +77,10 @@ class _Arguments:
         if found.writeable:
             self._writable.append(found.extent)
             return
-        what = f"a {found.library} array" if found.library == "jax" else f"a read-only {found.library} array"
-        where = Where(self._kernel, name)
-        error = where.value_error(
-            "an array that may be written", what, "the kernel writes into it; pass a writable copy"
-        )
+        what, advice = f"a read-only {found.library} array", "the kernel writes into it; pass a writable copy"
+        if found.library == "jax":
+            what, advice = "a JAX array", "JAX arrays are immutable: pass a NumPy array to write into"
+        error = Where(self._kernel, name).value_error("an array that may be written", what, advice)
         self._guarded.append((*found.extent, str(error)))
 
     def guards(self) -> tuple[tuple[int, int, str], ...]:
