@@ -145,7 +145,7 @@ def tour(refresh: bool) -> str:
         ttir=ttir,
         tile=texts["tile"].strip(),
         llvm_ir=texts["llvm"].strip(),
-        asm=innermost_loop(texts["asm"]) if same_llvm else block("asm"),
+        asm=innermost_loop(jit.assembly(texts["llvm"], target)) if same_llvm else block("asm"),
     )
 
 
