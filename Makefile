@@ -15,13 +15,14 @@ SEED ?= $(shell date +%s)
 SOURCES := pyproject.toml $(wildcard setup.py src/omnikernel/runtime/_native/*)
 CHECKED := src tests examples benchmarks tools
 
-.PHONY: help demo test bench fuzz lint clean
+.PHONY: help demo test bench fuzz lint tour clean
 help:
 	@echo "make demo       five kernels on NumPy arrays, compiled on this CPU: a table"
 	@echo "make test       the tests (installs torch and jax too)"
 	@echo "make bench      against torch, torch.compile, NumPy and the interpreter: table, JSON, plot"
 	@echo "make fuzz N=300 new random programs, compiled against the reference (SEED=... repeats)"
 	@echo "make lint       ruff and mypy"
+	@echo "make tour       write docs/tour.md anew"
 	@echo "make clean      remove .venv and everything that was built"
 
 $(PY):
@@ -62,6 +63,9 @@ lint: $(VENV)/.dev
 	$(PY) -m ruff check $(CHECKED)
 	$(PY) -m ruff format --check $(CHECKED)
 	$(PY) -m mypy --strict src/omnikernel
+
+tour: $(VENV)/.dev
+	$(PY) tools/make_tour.py
 
 clean:
 	rm -rf $(VENV) .venv-min build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -46,10 +46,11 @@ of pointers is made by `splat` and `addptr`; the mask is a tensor of bits. (Loca
 {ttir}
 ```
 
-## 2. Tile IR: read, simplified, annotated
+## 2. Tile IR: read, checked, rewritten
 
-`ttir/` reads the text. `passes/` work out what LLVM could not see: here that the pointers are affine, a base plus the
-index, and that the mask is a bound on the index. `ir/printer.py` shows the result:
+`ttir/` reads the text, keeps the names and the user's lines, and `ir/verify.py` checks it against the schema. Then come
+the passes of `pipeline.py`: a product that feeds a sum becomes one fma, loops carry numbers instead of tiles of
+pointers. This kernel has neither, so it stays as it was. `ir/printer.py` shows it:
 
 ```
 {tile}
@@ -57,9 +58,10 @@ index, and that the mask is a bound on the index. `ir/printer.py` shows the resu
 
 ## 3. LLVM IR: one loop nest
 
-The store is a sink: it drives a loop that evaluates the expression below it, a vector of lanes at a time. Nothing is
-as wide as the tile, so this text would be no longer with `BLOCK=65536`. The programs of the grid run in a loop around
-it, and a launch hands ranges of programs to threads. Full vectors need no mask; the tail gets one.
+The store is a sink: it drives a loop that evaluates the expression below it, a few vectors of lanes at a time. Nothing
+is as wide as the tile, so this text would be no longer with `BLOCK=65536`. `lower/` saw that each tensor of pointers is
+a base plus the index, and that the mask is a bound on the index: so there is one loop without masks, up to the bound,
+and one for the tail. Around both runs the loop over programs; a launch hands ranges of programs to threads.
 
 ```llvm
 {llvm_ir}
