@@ -32,7 +32,10 @@ Arrays = tuple[np.ndarray, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the table. `shape` and `small` are sizes; `work` says how the cost grows with them."""
+    """One row of the table. `shape` and `small` are sizes; `work` says how the cost grows with them.
+
+    `tolerance` is what float32 allows: more where a result is a sum over thousands of elements.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -102,11 +105,11 @@ CASES = (
     Case(
         "layer norm backward", (4096, 1024), (32, 1024), lambda m, n: m * n,
         lambda m, n: normal((m, n), (n,), (n,), (m, n)), layer_norm_backward, numpy_layer_norm_backward,
-        lambda x, w, b, dy: layer_norm.reference_backward(dy, x, w), 1e-4,
+        lambda x, w, b, dy: layer_norm.reference_backward(dy, x, w), 3e-4,
     ),
     Case(
         "matmul", (1024, 1024, 1024), (128, 128, 128), lambda m, n, k: m * n * k,
-        lambda m, n, k: normal((m, k), (k, n)), product, np.matmul, matmul.reference, 1e-4,
+        lambda m, n, k: normal((m, k), (k, n)), product, np.matmul, matmul.reference, 3e-4,
     ),
     Case(
         "causal flash attention", (1, 8, 1024, 64), (1, 1, 128, 64), lambda b, h, s, d: b * h * s * (s + 64) * d,
@@ -175,13 +178,19 @@ def main() -> int:
     rows: list[tuple[Case, float, float, float]] = []
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=2 * len(CASES))
+
+        def say(text: str) -> None:
+            progress.update(task, description=text)
+            if not console.is_terminal:
+                print(f"{text} ...", flush=True)
+
         for case in CASES:
-            progress.update(task, description=f"compiling and running {case.name}")
+            say(f"compiling and running {case.name}")
             inputs = case.inputs(*case.shape)
             error = worst_error(case.ours(*inputs), case.exact(*inputs))
             rows.append((case, error, seconds(case.ours, inputs), seconds(case.numpy, inputs)))
             progress.advance(task)
-        progress.update(task, description="the same kernels in Triton's interpreter")
+        say("the same kernels in Triton's interpreter")
         slow = interpreter_seconds(lambda _: progress.advance(task))
 
     table = Table(title="Stock Triton kernels on NumPy arrays, compiled on this CPU", title_justify="left")
