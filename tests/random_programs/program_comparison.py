@@ -10,10 +10,17 @@ from typing import Any
 import numpy as np
 from program_drawer import Program
 from program_writer import DTYPES
+from random_programs import is_disjoint
 
 from omnikernel import reference
 from omnikernel.ir.tile import Kernel
 from omnikernel.ir.types import Pointer, Scalar
+from omnikernel.pipeline import Options
+
+
+def options_of(seed: int) -> Options:
+    """The options that the program of a seed is compiled with: each of the four variants in turn."""
+    return Options(fp_fusion=seed // 2 % 2 == 0, disjoint=is_disjoint(seed))
 
 
 def slots_of(arguments: Sequence[Any]) -> list[Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from program_drawer import COMPARE_INT, FP8, Drawer, Val, draw_array
+from program_drawer import COMPARE_INT, FP8, Val
 from program_steps import Steps
 
 
@@ -56,7 +55,7 @@ class Control(Steps):
         """A tile that moves with the loop; the index is -1 .. 5."""
         kind, shape = self.kind(), self.shape()
         offsets, bound = self.index(shape)
-        base = self.parameter(f"*{kind}", draw_for_loop(self, kind, bound))
+        base = self.array(kind, 7 * bound)
         start = self.w.binary(
             "arith.muli", self.w.binary("arith.addi", index, self.w.constant(1, "i32")), self.w.constant(bound, "i32")
         )
@@ -67,7 +66,7 @@ class Control(Steps):
         kind, shape = self.choice(["f32", "f16", "i32"]), self.shape()
         offsets, bound = self.index(shape)
         trips = self.number(0, 5)
-        base = self.parameter(f"*{kind}", draw_for_loop(self, kind, bound))
+        base = self.array(kind, 7 * bound)
         start = self.w.addptr(self.w.splat(base, shape), offsets)
         zero = self.w.constant(0, kind, shape)
         low, high, one = (self.w.constant(v, "i32") for v in (0, trips, 1))
@@ -167,9 +166,3 @@ HELPER = """\
     %2 = arith.muli %n, %n : i32
     tt.return %x, %2 : f32, i32
   }}"""
-
-
-def draw_for_loop(drawer: Drawer, kind: str, bound: int) -> np.ndarray:
-    """An array that a tile of `bound` elements may cross seven times."""
-    made: np.ndarray = draw_array(drawer.rng, kind, 7 * bound)
-    return made

@@ -45,9 +45,18 @@ FLOAT_OPS = ["addf", "addf", "subf", "mulf", "mulf", "divf", "maxnumf", "minnumf
 MAX_TILE = 1024
 
 
+@dataclass(frozen=True)
+class Part:
+    """An argument that is a part of the array of an earlier one."""
+
+    of: int
+    offset: int
+    count: int
+
+
 @dataclass
 class Program:
-    """A kernel, its arguments and its grid. Arguments are arrays (passed by address) and scalars."""
+    """A kernel, its arguments and its grid. Arguments are arrays or parts of them (passed by address) and scalars."""
 
     seed: int
     text: str
@@ -55,7 +64,14 @@ class Program:
     grid: tuple[int, int, int]
 
     def copy_arguments(self) -> list[Any]:
-        return [a.copy() if isinstance(a, np.ndarray) else a for a in self.arguments]
+        """Arrays of their own, with the same overlaps."""
+        made: list[Any] = []
+        for value in self.arguments:
+            if isinstance(value, Part):
+                made.append(made[value.of][value.offset : value.offset + value.count])
+            else:
+                made.append(value.copy() if isinstance(value, np.ndarray) else value)
+        return made
 
 
 def edge_values(kind: str) -> Any:
@@ -116,6 +132,7 @@ class Drawer:
     parameters: list[Val] = field(default_factory=list)
     helpers: list[str] = field(default_factory=list)
     programs: int = 1
+    overlap: bool = False  # arguments may share memory
     pid: Val | None = None
     budget: int = 0
 
@@ -159,6 +176,21 @@ class Drawer:
         self.parameters.append(made)
         self.arguments.append(value)
         return made
+
+    def array(self, kind: str, count: int) -> Val:
+        """A pointer to an array of at least `count` elements: a new one, one in use, or a part of one in use."""
+        fitting = [
+            (at, p)
+            for at, (p, a) in enumerate(zip(self.parameters, self.arguments, strict=True))
+            if p.kind == f"*{kind}" and isinstance(a, np.ndarray) and len(a) >= count
+        ]
+        if fitting and self.chance(0.15):
+            return self.choice(fitting)[1]
+        if fitting and self.overlap and self.chance(0.4):
+            at, _ = self.choice(fitting)
+            slack = len(self.arguments[at]) - count
+            return self.parameter(f"*{kind}", Part(at, min(slack, self.number(0, 9)), count))
+        return self.parameter(f"*{kind}", draw_array(self.rng, kind, count))
 
     def index(self, shape: Shape) -> tuple[Val, int]:
         """A tile of distinct offsets with random strides, possibly of a permuted order, and their upper bound."""
@@ -221,7 +253,7 @@ class Drawer:
         own = self.chance(0.6)  # a part of the array for each program, else one part for all
         span = bound + self.number(0, 3)
         size = max(1, span * (self.programs - 1) + reach if own else reach)
-        base = self.parameter(f"*{kind}", draw_array(self.rng, kind, size))
+        base = self.array(kind, size)
         pointers = self.tile_pointers(base, offsets, self.program_base(span) if own else None)
         mask = self.combined_mask(mask, shape)
         other = (
@@ -236,7 +268,7 @@ class Drawer:
     def gather_tile(self) -> Val:
         """A load through computed indices, wrapped into the array."""
         kind, size = self.kind(), 1 << self.number(0, 7)
-        base = self.parameter(f"*{kind}", draw_array(self.rng, kind, size))
+        base = self.array(kind, size)
         shape = self.shape()
         at = self.coerce(self.any_value(), "i32", shape)
         at = self.w.binary("arith.andi", at, self.w.constant(size - 1, "i32", shape))
@@ -247,14 +279,14 @@ class Drawer:
         if value.kind == "i1":
             value = self.w.cast("arith.extui", value, "i8")
         if not value.shape:
-            base = self.parameter(f"*{value.kind}", draw_array(self.rng, value.kind, self.programs))
+            base = self.array(value.kind, self.programs)
             assert self.pid is not None
             self.w.store(self.w.addptr(base, self.pid), value)
             return
         offsets, bound = self.index(value.shape)
         mask, reach = self.tail_mask(offsets, bound)
         size = max(1, bound * (self.programs - 1) + reach)
-        base = self.parameter(f"*{value.kind}", draw_array(self.rng, value.kind, size))
+        base = self.array(value.kind, size)
         start = self.program_base(bound)
         pointers = self.tile_pointers(base, offsets, start)
         if value.kind in FLOATS and self.chance(0.2):  # in place
@@ -269,7 +301,7 @@ class Drawer:
         """Load what was stored, in reverse, and store it elsewhere: effects keep their order."""
         reverse = self.w.binary("arith.subi", self.w.constant(bound - 1, "i32", offsets.shape), offsets)
         again = self.w.load(self.tile_pointers(base, reverse, start))
-        target = self.parameter(f"*{kind}", draw_array(self.rng, kind, bound * self.programs))
+        target = self.array(kind, bound * self.programs)
         self.w.store(self.tile_pointers(target, offsets, start), again)
 
     # --- values ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from program_drawer import (
     Drawer,
     Shape,
     Val,
-    draw_array,
 )
 
 
@@ -139,6 +138,9 @@ class Steps(Drawer):
     def load(self) -> None:
         self.pool.append(self.load_tile())
 
+    def store(self) -> None:
+        self.store_tile(self.any_value())
+
     def gather(self) -> None:
         self.pool.append(self.gather_tile())
 
@@ -208,7 +210,7 @@ class Steps(Drawer):
         if not value.shape:
             value = self.w.splat(value, (self.choice([1, 4]),))
         offsets, bound = self.index(value.shape)
-        base = self.parameter(f"*{kind}", np.zeros(bound, f"i{BITS[kind] // 8}"))
+        base = self.array(kind, bound)
         pointers = self.w.addptr(self.w.splat(base, value.shape), offsets)
         mask = self.coerce(self.any_value(), "i1", value.shape)
         how = self.choice(["add", "max", "umin", "xor", "or", "and"])
@@ -228,7 +230,7 @@ class Steps(Drawer):
         shape = value.shape or (2,)
         value = self.w.splat(value, shape) if not value.shape else value
         offsets, bound = self.index(shape)
-        base = self.parameter(f"*{kind}", draw_array(self.rng, kind, bound))
+        base = self.array(kind, bound)
         pointers = self.w.addptr(self.w.splat(base, shape), offsets)
         how = "fadd" if kind in ("f16", "bf16") or self.chance(0.8) else "exch"
         mask = self.coerce(self.any_value(), "i1", shape)
@@ -238,7 +240,7 @@ class Steps(Drawer):
 
     def compare_and_swap(self) -> None:
         kind = self.choice(["i32", "i64"])
-        base = self.parameter(f"*{kind}", draw_array(self.rng, kind, 1))
+        base = self.array(kind, 1)
         expected = self.w.load(base) if self.chance(0.5) else self.w.constant(self.literal(kind), kind)
         value = self.coerce(self.any_value((kind, "i8", "i16")), kind, ())
         types = f"({base.type}, {kind}, {kind}) -> {kind}"
@@ -247,7 +249,7 @@ class Steps(Drawer):
 
     def scalar_load(self) -> None:
         kind = self.kind()
-        base = self.parameter(f"*{kind}", draw_array(self.rng, kind, self.programs))
+        base = self.array(kind, self.programs)
         assert self.pid is not None
         at = self.w.addptr(base, self.pid)
         mask = self.coerce(self.any_value(), "i1", ()) if self.chance(0.4) else None

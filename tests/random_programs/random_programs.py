@@ -9,8 +9,6 @@ from program_control import Control
 from program_drawer import Program
 from program_steps import Steps
 
-from omnikernel.pipeline import Options
-
 WEIGHTS: dict[Callable[[Control], None], float] = {
     Steps.arithmetic: 14,
     Steps.float_chain: 4,
@@ -24,6 +22,7 @@ WEIGHTS: dict[Callable[[Control], None], float] = {
     Steps.mulhi: 0.5,
     Steps.move: 4,
     Steps.load: 4,
+    Steps.store: 1,
     Steps.gather: 1,
     Steps.reduction: 3,
     Steps.arg_reduction: 1,
@@ -52,9 +51,15 @@ class Kernels(Control):
         names[chosen](self)
 
 
+def is_disjoint(seed: int) -> bool:
+    """Whether no two arguments of the program of a seed share memory, as code for disjoint arrays wants it."""
+    return seed % 2 == 0
+
+
 def draw(seed: int) -> Program:
     """The program of a seed."""
     d = Kernels(np.random.default_rng(seed))
+    d.overlap = not is_disjoint(seed) and d.chance(0.6)
     grid = (d.number(1, 4), d.number(1, 2), 1) if d.chance(0.8) else (2, 1, 2)
     d.programs = int(np.prod(grid))
     d.budget = d.number(3, 22)
@@ -75,11 +80,6 @@ def draw(seed: int) -> Program:
     head = f"  tt.func public @kernel({params}) attributes {{noinline = false}} {{"
     text = "\n".join(["module {", head, *d.w.lines, "  }", *d.helpers, "}", ""])
     return Program(seed, text, d.arguments, grid)
-
-
-def options_of(seed: int) -> Options:
-    """The options that the program of a seed is compiled with: each of the four variants in turn."""
-    return Options(fp_fusion=seed // 2 % 2 == 0, disjoint=seed % 2 == 0)
 
 
 def early_return(d: Control, grid: tuple[int, int, int]) -> None:

@@ -10,12 +10,12 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from program_comparison import differences, run_compiled, run_reference
+from program_comparison import differences, options_of, run_compiled, run_reference
 from program_drawer import Program
-from random_programs import draw, options_of
+from random_programs import draw
 
 from omnikernel import pipeline
 from omnikernel.ir.ops import SCHEMA
@@ -120,10 +120,19 @@ def count(kernel: Kernel) -> int:
 def candidates(kernel: Kernel) -> Iterator[Op]:
     """Ops that may go: the last first, as what they use then goes with them."""
     ops = [op for f in kernel.functions for op in walk(f.body)]
+    kept = addresses(ops)
     for op in reversed(ops):
-        pointers = any(isinstance(element_of(v.type), Pointer) for v in op.results)
-        if not SCHEMA[op.name].terminator and op.name != "arith.constant" and not pointers:
+        if not SCHEMA[op.name].terminator and op.name != "arith.constant" and not kept.intersection(op.results):
             yield op
+
+
+def addresses(ops: Sequence[Op]) -> set[Value]:
+    """What addresses are made of. It stays as it is: a program must not come to write one place twice."""
+    found = {v for op in ops for v in (*op.operands, *op.results) if isinstance(element_of(v.type), Pointer)}
+    for op in reversed(ops):
+        if found.intersection(op.results) and not op.regions:
+            found.update(op.operands)
+    return found
 
 
 def inlined(kernel: Kernel) -> Iterator[Kernel]:
