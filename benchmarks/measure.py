@@ -1,7 +1,8 @@
 """Timing: contenders take turns, round by round, so that whatever disturbs the machine disturbs all of them.
 
 A figure is a median over rounds; a ratio is the median of the rounds' ratios, which is steadier than the ratio of two
-medians. Within a round a contender runs often enough for the clock to be exact.
+medians. Within a round a contender runs often enough for the clock to be exact. Before its turn there is a pause, since
+the threads of the one before may still spin for work, and one call that does not count, to fill the caches again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 Call = Callable[[], object]
+PAUSE = 0.005  # seconds; OpenMP's threads spin for one or two milliseconds
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ def interleaved(calls: Mapping[str, Call], rounds: int, enough: float = 0.004) -
         names = list(calls) if turn % 2 == 0 else list(reversed(calls))
         for name in names:
             call, count = calls[name], repeats[name]
+            time.sleep(PAUSE)
+            call()
             start = time.perf_counter()
             for _ in range(count):
                 call()

@@ -37,7 +37,8 @@ def _goal(record: Record) -> str:
 
 def _kernel_table(rows: list[Record], threads: int) -> Table:
     title = f"{threads} thread{'s' * (threads != 1)}: milliseconds, and ours / theirs (below 1: ours is faster)"
-    table = Table("kernel", title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    table.add_column("kernel", min_width=28)
     table.add_column("ours", justify="right")
     for peer in PEERS:
         table.add_column(peer, justify="right")
