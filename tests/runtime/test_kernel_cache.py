@@ -179,6 +179,7 @@ def test_a_writer_killed_in_the_middle(tmp_path: Path) -> None:
     with subprocess.Popen(command, env=environment) as writer:
         deadline = time.monotonic() + 60
         while not any(tmp_path.glob("*.tmp")) and time.monotonic() < deadline:
+            assert writer.poll() is None
             time.sleep(0.001)
         writer.send_signal(signal.SIGKILL)
     kernels = KernelCache(tmp_path)
