@@ -1,0 +1,93 @@
+"""Programs that random drawing found, made small: each once differed from the reference or did not compile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from program_comparison import differences, run_compiled, run_reference
+from program_drawer import Program
+from program_writer import DTYPES
+
+from omnikernel import pipeline
+from omnikernel.ttir.parse import parse
+
+# LLVM 22 stores 4 bytes for one lane of 2: a truncation feeds a masked store whose mask is one constant lane.
+ONE_LANE = """\
+module {
+  tt.func public @kernel(%x: !tt.ptr<bf16>, %y: !tt.ptr<bf16>) attributes {noinline = false} {
+    %0 = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
+    %1 = tt.splat %x : !tt.ptr<bf16> -> tensor<4x!tt.ptr<bf16>>
+    %2 = tt.addptr %1, %0 : tensor<4x!tt.ptr<bf16>>, tensor<4xi32>
+    %3 = tt.load %2 : tensor<4x!tt.ptr<bf16>>
+    %4 = arith.addf %3, %3 : tensor<4xbf16>
+    %5 = arith.constant dense<1> : tensor<4xi32>
+    %6 = arith.cmpi slt, %0, %5 : tensor<4xi32>
+    %7 = tt.splat %y : !tt.ptr<bf16> -> tensor<4x!tt.ptr<bf16>>
+    %8 = tt.addptr %7, %0 : tensor<4x!tt.ptr<bf16>>, tensor<4xi32>
+    tt.store %8, %4, %6 : tensor<4x!tt.ptr<bf16>>
+    tt.return
+  }
+}
+"""
+RESHAPED_MASK = """\
+module {
+  tt.func public @kernel(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>) attributes {noinline = false} {
+    %0 = arith.constant dense<0> : tensor<4x4xi64>
+    %1 = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+    %2 = tt.splat %x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+    %3 = tt.addptr %2, %1 : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+    %4 = tt.reshape %0 : tensor<4x4xi64> -> tensor<16xi64>
+    %5 = arith.constant dense<0> : tensor<16xi64>
+    %6 = arith.cmpi ne, %4, %5 : tensor<16xi64>
+    %7 = tt.load %3, %6 : tensor<16x!tt.ptr<f32>>
+    %8 = arith.minnumf %7, %7 : tensor<16xf32>
+    %9 = arith.negf %8 : tensor<16xf32>
+    %10 = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+    %11 = tt.addptr %10, %1 : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+    tt.store %11, %9 : tensor<16x!tt.ptr<f32>>
+    tt.return
+  }
+}
+"""
+# Extents of 1 after the axis do not change the order of a reduction.
+COLUMN = """\
+module {
+  tt.func public @kernel(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>) attributes {noinline = false} {
+    %0 = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+    %1 = tt.expand_dims %0 {axis = 1 : i32} : tensor<64xi32> -> tensor<64x1xi32>
+    %2 = tt.splat %x : !tt.ptr<f32> -> tensor<64x1x!tt.ptr<f32>>
+    %3 = tt.addptr %2, %1 : tensor<64x1x!tt.ptr<f32>>, tensor<64x1xi32>
+    %4 = tt.load %3 : tensor<64x1x!tt.ptr<f32>>
+    %5 = "tt.reduce"(%4) <{axis = 0 : i32}> ({
+    ^bb0(%a: f32, %b: f32):
+      %s = arith.addf %a, %b : f32
+      tt.reduce.return %s : f32
+    }) : (tensor<64x1xf32>) -> tensor<1xf32>
+    %6 = tt.splat %y : !tt.ptr<f32> -> tensor<1x!tt.ptr<f32>>
+    tt.store %6, %5 : tensor<1x!tt.ptr<f32>>
+    tt.return
+  }
+}
+"""
+
+
+KNOWN = [
+    pytest.param(
+        ONE_LANE, "bf16", id="one lane", marks=pytest.mark.xfail(strict=True, reason="LLVM's store is too wide")
+    ),
+    pytest.param(
+        RESHAPED_MASK, "f32", id="mask", marks=pytest.mark.xfail(strict=True, reason="index of a closed level")
+    ),
+    pytest.param(COLUMN, "f32", id="column"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind"), KNOWN)
+def test_found_program(text: str, kind: str) -> None:
+    rng = np.random.default_rng(17)
+    arguments = [rng.normal(size=64).astype(np.float32).astype(DTYPES[kind]) for _ in range(2)]
+    program = Program(0, text, arguments, (1, 1, 1))
+    want = run_reference(parse(text), program)
+    for disjoint in (False, True):
+        options = pipeline.Options(fp_fusion=False, disjoint=disjoint)
+        assert differences(want, run_compiled(pipeline.compile_text(text, options), program)) == []
