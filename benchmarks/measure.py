@@ -3,6 +3,9 @@
 A figure is a median over rounds; a ratio is the median of the rounds' ratios, which is steadier than the ratio of two
 medians. Within a round a contender runs often enough for the clock to be exact. Before its turn there is a pause, since
 the threads of the one before may still spin for work, and one call that does not count, to fill the caches again.
+
+With one thread the clock is the processor time of the process: on a quiet machine the same as time on the wall, and
+beside other work still a measure of the kernels. With more threads it is time on the wall.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 Call = Callable[[], object]
+Clock = Callable[[], float]
 PAUSE = 0.005  # seconds; OpenMP's threads spin for one or two milliseconds
 
 
@@ -38,12 +42,18 @@ def _repeats(call: Call, enough: float) -> int:
         count = max(count + 1, min(count * 10, int(count * enough / max(took, 1e-9)) + 1))
 
 
-def interleaved(calls: Mapping[str, Call], rounds: int, enough: float = 0.004) -> dict[str, Timing]:
+def clock_for(threads: int) -> Clock:
+    """Seconds of the kind that fits a number of threads."""
+    return time.process_time if threads == 1 else time.perf_counter
+
+
+def interleaved(calls: Mapping[str, Call], rounds: int, clock: Clock, enough: float = 0.004) -> dict[str, Timing]:
     """Time every call, in turn, `rounds` times. The one named "ours" is what the others are compared with.
 
     Args:
         calls: name -> a call without arguments.
         rounds: how many times each gets its turn.
+        clock: what tells the seconds; see `clock_for`.
         enough: seconds a turn should take at least; a slower call runs once a turn.
     """
     repeats = {name: _repeats(call, enough) for name, call in calls.items()}
@@ -54,10 +64,10 @@ def interleaved(calls: Mapping[str, Call], rounds: int, enough: float = 0.004) -
             call, count = calls[name], repeats[name]
             time.sleep(PAUSE)
             call()
-            start = time.perf_counter()
+            start = clock()
             for _ in range(count):
                 call()
-            times[name].append((time.perf_counter() - start) / count)
+            times[name].append((clock() - start) / count)
     ours = times["ours"]
     return {
         name: Timing(statistics.median(t), statistics.median(o / x for o, x in zip(ours, t, strict=True)))
@@ -65,11 +75,11 @@ def interleaved(calls: Mapping[str, Call], rounds: int, enough: float = 0.004) -
     }
 
 
-def median_seconds(call: Call, rounds: int) -> float:
+def median_seconds(call: Call, rounds: int, clock: Clock) -> float:
     """Median seconds of `rounds` single calls, without warming up."""
     times = []
     for _ in range(rounds):
-        start = time.perf_counter()
+        start = clock()
         call()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return statistics.median(times)

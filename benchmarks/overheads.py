@@ -12,7 +12,7 @@ import matmul
 import numpy as np
 import softmax
 import vector_add
-from measure import interleaved, median_seconds
+from measure import clock_for, interleaved, median_seconds
 
 # label -> kernel, types of its arguments, constants
 KERNELS: Mapping[str, tuple[Any, str, dict[str, Any]]] = {
@@ -48,7 +48,9 @@ def compile_rows(rounds: int) -> Iterator[dict[str, Any]]:
         text = ttir_text(kernel, signature, constants)
         options = pipeline.Options(disjoint=True)
         pipeline.compile_text(text, options)  # the first compile of a process also sets up LLVM
-        seconds = median_seconds(lambda text=text, options=options: pipeline.compile_text(text, options), rounds)
+        seconds = median_seconds(
+            lambda text=text, options=options: pipeline.compile_text(text, options), rounds, clock_for(1)
+        )
         yield {"name": name, "ms": seconds * 1e3}
 
 
@@ -62,6 +64,6 @@ def launch_rows(rounds: int) -> Iterator[dict[str, Any]]:
     if stock is not None:  # Triton's own way to our launcher, without the shortcut
         calls["stock"] = lambda: stock(kernel, x, y, out, 16, grid=(1,), warmup=False, BLOCK=16)
     path = "without" if os.environ.get("OMNIKERNEL_NO_NATIVE") else "with"
-    for name, timing in interleaved(calls, rounds, enough=0.02).items():
+    for name, timing in interleaved(calls, rounds, clock_for(1), enough=0.02).items():
         way = " through Triton's own run()" if name == "stock" else ""
         yield {"name": f"launch of 16 elements{way}, {path} the C extension", "us": timing.seconds * 1e6}

@@ -36,9 +36,9 @@ def compiled_peer(row: Any) -> Callable[[], object]:
     return lambda: function(*row.arguments)
 
 
-def measure_row(row: Any, rounds: int, with_compile: bool) -> Record:
+def measure_row(row: Any, rounds: int, threads: int, with_compile: bool) -> Record:
     """Time one row; a contender that cannot run is left out, with its reason in the record."""
-    from measure import interleaved
+    from measure import clock_for, interleaved
 
     calls, reasons = {"ours": row.ours, **row.peers}, {}
     if with_compile and row.eager is not None:
@@ -46,7 +46,7 @@ def measure_row(row: Any, rounds: int, with_compile: bool) -> Record:
             calls["torch.compile"] = compiled_peer(row)
         except Exception as error:
             reasons["torch.compile"] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
-    timings = interleaved(calls, rounds)
+    timings = interleaved(calls, rounds, clock_for(threads))
     return {
         "kind": "row",
         "name": row.name,
@@ -79,7 +79,7 @@ def child(options: argparse.Namespace) -> None:
                 continue
             say({"kind": "start", "name": name})
             try:
-                say(measure_row(make(), options.rounds, not options.no_compile))
+                say(measure_row(make(), options.rounds, threads, not options.no_compile))
             except Exception as error:
                 say({"kind": "failed", "name": name, "why": f"{type(error).__name__}: {error}"})
         return
