@@ -320,7 +320,8 @@ def test_torch_refusals() -> None:
     assert refused(torch.zeros(3).to_sparse()) == (
         start + "a strided tensor, got a torch tensor of layout sparse_coo; pass .to_dense() or its parts"
     )
-    quantised = torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.quint8)
+    with pytest.warns(UserWarning):  # torch deprecates them
+        quantised = torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.quint8)
     assert refused(quantised) == (
         start + "a tensor of plain numbers, got a quantised torch tensor; pass .int_repr() and the scale"
     )

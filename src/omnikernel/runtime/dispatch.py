@@ -40,6 +40,7 @@ def _native() -> ModuleType | None:
 
     pool.pool()  # sets the number of threads
     native.set_knobs(triton.knobs)
+    native.set_numpy_scalar(np.generic)
     native.register_identity(tl.dtype, False)
     native.register_identity(JITFunction, True)
     sample = np.zeros((3, 4, 5), np.float32)[1:, ::-2, 3:]

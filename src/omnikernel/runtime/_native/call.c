@@ -15,7 +15,8 @@ static struct {
     int hashed; /* its attribute `hash` is part of its identity (JITFunction) */
 } identity[MAX_IDENTITY];
 static int identities;
-static PyObject *hash_name;
+static PyObject *hash_name, *item_name;
+static PyTypeObject *numpy_scalar;
 
 static int put(Call *call, const void *data, size_t size) {
     if (call->size + size > MAX_KEY) return 0;
@@ -92,10 +93,8 @@ static int put_identity(Call *call, PyObject *object) {
     return 0;
 }
 
-static int put_argument(Call *call, PyObject *object, int constant) {
-    if (call->count == MAX_ARGS) return 0;
-    Argument *argument = &call->arguments[call->count++];
-    argument->kind = 0;
+/* A Python number, bool or None; -1 for anything else. */
+static int put_scalar(Call *call, PyObject *object, Argument *argument, int constant) {
     if (object == Py_None) return put_tag(call, 'n');
     if (PyBool_Check(object)) {
         argument->kind = 'i';
@@ -109,6 +108,26 @@ static int put_argument(Call *call, PyObject *object, int constant) {
         argument->real = PyFloat_AsDouble(object);
         return constant ? put_tag(call, 'd') && put(call, &argument->real, sizeof(double)) : put_tag(call, 'r');
     }
+    return -1;
+}
+
+/* A NumPy scalar means the Python number that it holds, as on the stock path. */
+static int put_numpy_scalar(Call *call, PyObject *object, Argument *argument, int constant) {
+    PyObject *item = PyObject_CallMethodObjArgs(object, item_name, NULL);
+    if (!item) PyErr_Clear();
+    int done = item && item != Py_None && put_scalar(call, item, argument, constant) == 1;
+    Py_XDECREF(item);
+    return done;
+}
+
+static int put_argument(Call *call, PyObject *object, int constant) {
+    if (call->count == MAX_ARGS) return 0;
+    Argument *argument = &call->arguments[call->count++];
+    argument->kind = 0;
+    int scalar = put_scalar(call, object, argument, constant);
+    if (scalar >= 0) return scalar;
+    if (numpy_scalar && PyType_IsSubtype(Py_TYPE(object), numpy_scalar))
+        return put_numpy_scalar(call, object, argument, constant);
     if (!constant) return put_array(call, object, argument);
     if (PyUnicode_CheckExact(object)) return put_tag(call, 's') && put_text(call, object);
     return put_identity(call, object);
@@ -154,5 +173,18 @@ PyObject *ok_register_identity(PyObject *self, PyObject *args) {
     Py_INCREF(type);
     identity[identities].type = (PyTypeObject *)type;
     identity[identities++].hashed = hashed;
+    Py_RETURN_NONE;
+}
+
+PyObject *ok_set_numpy_scalar(PyObject *self, PyObject *type) {
+    (void)self;
+    if (!PyType_Check(type)) {
+        PyErr_SetString(PyExc_TypeError, "set_numpy_scalar(type)");
+        return NULL;
+    }
+    if (!item_name && !(item_name = PyUnicode_InternFromString("item"))) return NULL;
+    Py_INCREF(type);
+    Py_XDECREF((PyObject *)numpy_scalar);
+    numpy_scalar = (PyTypeObject *)type;
     Py_RETURN_NONE;
 }

@@ -159,8 +159,8 @@ static int read_grid(const Table *table, PyObject *grid, PyObject *args, PyObjec
     out[0] = out[1] = out[2] = 1;
     if (PyLong_CheckExact(grid)) {
         status = read_extent(grid, &out[0]);
-    } else if (PyTuple_CheckExact(grid) || PyList_CheckExact(grid)) {
-        int is_tuple = PyTuple_CheckExact(grid);
+    } else if (PyTuple_Check(grid) || PyList_Check(grid)) {
+        int is_tuple = PyTuple_Check(grid);
         Py_ssize_t size = is_tuple ? PyTuple_Size(grid) : PyList_Size(grid);
         status = size >= 1 && size <= 3;
         for (Py_ssize_t d = 0; status && d < size; d++)
@@ -538,6 +538,7 @@ PyMethodDef ok_dispatch_methods[] = {
     {"set_knobs", set_knobs, METH_O, "set_knobs(triton.knobs): whose hooks and flags every launch looks at."},
     {"register_identity", ok_register_identity, METH_VARARGS,
      "register_identity(type, hashed): constexprs of the type are told apart by identity (and attribute `hash`)."},
+    {"set_numpy_scalar", ok_set_numpy_scalar, METH_O, "set_numpy_scalar(type): instances stand for their item()."},
     {"suspend", suspend, METH_O, "suspend(+1 | -1) -> depth: while positive every launch takes the stock path."},
     {NULL, NULL, 0, NULL},
 };
