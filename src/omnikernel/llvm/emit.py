@@ -11,7 +11,8 @@ no caller places a label by hand except for the blocks of an unstructured functi
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 SCALAR_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128, "half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
@@ -91,10 +92,12 @@ class Module:
     """The text of one LLVM module: declarations on demand, globals, and function bodies.
 
     `features` are LLVM's names of the features that the code may use (`avx2`, `f16c`): handlers choose by them.
+    `vector_bits` is the widest register that instructions named outright (x86 intrinsics) may use.
     """
 
     triple: str = ""
     features: frozenset[str] = frozenset()
+    vector_bits: int = 512
     declarations: dict[str, str] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
@@ -118,16 +121,38 @@ class Module:
 Body = Callable[[LValue, list[LValue]], Sequence[LValue]]
 
 
+def _flatten(lines: Iterable[str | Section]) -> Iterator[str]:
+    for line in lines:
+        if isinstance(line, Section):
+            yield from _flatten(line.lines)
+        else:
+            yield line
+
+
+class Section:
+    """A place in a function that can be written to later, e.g. the preheader of a loop already begun.
+
+    `block` is the label of the block in which the section ends.
+    """
+
+    __slots__ = ("block", "lines")
+
+    def __init__(self, block: str) -> None:
+        self.lines: list[str | Section] = []
+        self.block = block
+
+
 class Builder:
     """Writes the body of one function, instruction by instruction.
 
     `block` is the label of the block being written. Slots (`alloca`) go to the entry block and are promoted to
-    registers by LLVM's sroa.
+    registers by LLVM's sroa. `section` leaves a place for code that is found to belong there only later; `within`
+    writes to it.
     """
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.lines: list[str] = []
+        self.lines: list[str | Section] = []
         self.slots: list[str] = []
         self.block = "entry"
         self.closed = False  # the current block has its terminator
@@ -172,13 +197,38 @@ class Builder:
         self.line("unreachable")
         self.closed = True
 
-    def reserve(self) -> int:
+    def reserve(self) -> Section:
         """Reserve a line, to be filled by `fill` (phis whose incoming values are not known yet)."""
-        self.lines.append("")
-        return len(self.lines) - 1
+        place = Section(self.block)
+        self.lines.append(place)
+        return place
 
-    def fill(self, at: int, text: str) -> None:
-        self.lines[at] = f"  {text}"
+    def fill(self, place: Section, text: str) -> None:
+        place.lines.append(f"  {text}")
+
+    def section(self) -> Section:
+        """Leave a place here to be written to by `within`; what follows starts a block of its own.
+
+        So code with branches may be written to the section later without changing the label that phis further down
+        name as their predecessor.
+        """
+        assert not self.closed
+        place = self.reserve()
+        following = self.fresh("next")
+        self.jump(following)
+        self.label(following)
+        return place
+
+    @contextmanager
+    def within(self, section: Section) -> Iterator[None]:
+        """Write to the end of a section instead of the end of the function."""
+        saved = self.lines, self.block, self.closed
+        self.lines, self.block, self.closed = section.lines, section.block, False
+        try:
+            yield
+        finally:
+            section.block = self.block
+            self.lines, self.block, self.closed = saved
 
     def phi(self, type_: LType, incoming: Iterable[tuple[LValue, str]]) -> LValue:
         return self.emit(type_, f"phi {type_} " + ", ".join(f"[ {v.text}, %{label} ]" for v, label in incoming))
@@ -191,7 +241,7 @@ class Builder:
 
     # --- structured control ----------------------------------------------------------------------------------------------
 
-    def loop(self, low: LValue, high: LValue, step: int | LValue, inits: Sequence[LValue], body: Body, *, unsigned: bool = False) -> list[LValue]:
+    def loop(self, low: LValue, high: LValue, step: int | LValue, inits: Sequence[LValue], body: Body, *, unsigned: bool = False, name: str = "") -> list[LValue]:
         """`for i in range(low, high, step)` with loop-carried values, tested at the top.
 
         Args:
@@ -199,6 +249,7 @@ class Builder:
             step: a positive step.
             inits: initial values of what the loop carries.
             body: called once with the index and the carried values; returns their next values.
+            name: the index's name (unique in the function), for callers that must know it beforehand.
 
         Returns:
             The carried values after the loop.
@@ -207,7 +258,7 @@ class Builder:
         before = self.block
         self.jump(head)
         self.label(head)
-        index = LValue(f"%{self.fresh('i')}", low.type)
+        index = LValue(f"%{name or self.fresh('i')}", low.type)
         carried = [LValue(f"%{self.fresh('c')}", v.type) for v in inits]
         phis = [self.reserve() for _ in range(1 + len(inits))]
         go = self.icmp("ult" if unsigned else "slt", index, high)
@@ -428,5 +479,5 @@ class Builder:
     def function(self, head: str, attributes: str = "") -> None:
         """Close the function: `head` is its signature, e.g. `define i32 @k(ptr %args)`. Adds it to the module."""
         assert self.closed, f"block {self.block} has no terminator"
-        body = [line for line in self.lines if line]
+        body = list(_flatten(self.lines))
         self.module.functions.append("\n".join([f"{head} {attributes}{{".replace("  ", " "), "entry:", *self.slots, *body, "}"]))

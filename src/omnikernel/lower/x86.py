@@ -21,8 +21,10 @@ def in_registers(
         needs: features beyond `avx512f`.
     """
     features, lanes = b.module.features, values[0].lanes
-    full = 512 // values[0].type.bits
+    full = b.module.vector_bits // values[0].type.bits
     if "avx512f" not in features or not features.issuperset(needs):
+        return None
+    if full * values[0].type.bits < 512 and "avx512vl" not in features:
         return None
     if lanes == full or ("avx512vl" in features and lanes in (full // 2, full // 4)):
         return emit(values)
@@ -58,3 +60,35 @@ def extremum(b: Builder, x: LValue, y: LValue, *, most: bool) -> LValue | None:
     """The greater or lesser with -0 below +0; the other operand where one is a quiet NaN (VRANGE)."""
     code = "5" if most else "4"  # compare result's sign; maximum or minimum
     return in_registers(b, [x, y], lambda values: _masked(b, "range", values, code), ["avx512dq"])
+
+
+def exponent(b: Builder, x: LValue) -> LValue | None:
+    """floor(log2(|x|)) as a float, of subnormal numbers too (VGETEXP)."""
+    return in_registers(b, [x], lambda values: _masked(b, "getexp", values))
+
+
+def mantissa(b: Builder, x: LValue) -> LValue | None:
+    """|x| times the power of two that brings it into [3/4, 3/2) (VGETMANT)."""
+    return in_registers(b, [x], lambda values: _masked(b, "getmant", values, "11"))
+
+
+# VFIXUPIMM's response to each class of x, from the low nibble: quiet and signalling NaN, 0, 1, -inf, inf, negative,
+# positive. 0 keeps the value, 2 is x made quiet, 3 NaN, 4 -inf, 5 inf.
+LOGARITHM = 0x03530422
+
+
+def logarithm_specials(b: Builder, x: LValue, value: LValue) -> LValue | None:
+    """log's special cases put into `value`: NaN, -inf at 0, inf at inf, NaN below 0 (VFIXUPIMM)."""
+
+    def emit(values: Sequence[LValue]) -> LValue:
+        type_ = values[0].type
+        width = type_.lanes * type_.bits
+        name = f"llvm.x86.avx512.mask.fixupimm.{'pd' if type_.scalar == 'double' else 'ps'}.{width}"
+        table = b.integer(type_.of("i64" if type_.scalar == "double" else "i32"), LOGARITHM)
+        mask = f"i{max(8, type_.lanes)}"
+        rounding = ["i32"] if width == 512 else []
+        b.module.declare(name, type_, [type_, type_, table.type, "i32", mask, *rounding])
+        tail = ", i32 4" if rounding else ""
+        return b.emit(type_, f"call {type_} @{name}({values[1]}, {values[0]}, {table}, i32 0, {mask} -1{tail})")
+
+    return in_registers(b, [x, value], emit)
