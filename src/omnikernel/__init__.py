@@ -11,16 +11,38 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .ops.arrays import Array, DType, empty, empty_like, zeros, zeros_like
+    from .ops.declare import Operator, op
     from .runtime.pool import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
 
 # Public name -> the module that holds it.
 _LAZY = {
+    "Array": ".ops.arrays",
+    "DType": ".ops.arrays",
+    "Operator": ".ops.declare",
+    "empty": ".ops.arrays",
+    "empty_like": ".ops.arrays",
     "get_num_threads": ".runtime.pool",
+    "op": ".ops.declare",
     "set_num_threads": ".runtime.pool",
+    "zeros": ".ops.arrays",
+    "zeros_like": ".ops.arrays",
 }
-__all__ = ["__version__", "get_num_threads", "set_num_threads"]
+__all__ = [
+    "Array",
+    "DType",
+    "Operator",
+    "__version__",
+    "empty",
+    "empty_like",
+    "get_num_threads",
+    "op",
+    "set_num_threads",
+    "zeros",
+    "zeros_like",
+]
 
 
 def __getattr__(name: str) -> Any:

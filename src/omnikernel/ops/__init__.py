@@ -1,0 +1,7 @@
+"""Operators: one declaration, an operator in NumPy, PyTorch and JAX.
+
+In: an annotated Python function that allocates its outputs and launches kernels. Out: an `Operator` that takes and
+returns the caller's kind of array. `schema.py` reads the annotations, `arrays.py` is what the function sees of an array,
+`launches.py` turns its launches off, checks or records them, `declare.py` is the operator; `numpy.py`, `torch.py` and
+`jax.py` bind it to a library and are imported when an array of that library comes along.
+"""

@@ -1,0 +1,327 @@
+"""The operator: what `@omnikernel.op` makes of a function, and the bindings that handle its calls.
+
+In: a function, `mutates`, `strided`, a gradient. Out: an `Operator`. A call is handled by the binding of its arrays'
+library: JAX's if any argument is a JAX array, else torch's, else NumPy's.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ArgumentTypeError
+from . import after_import, launches
+from .arrays import Array, DType, state
+from .launches import Checker, EagerRun, MutationError
+from .schema import Param, Schema, SchemaError, read_schema
+
+Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+OPERATORS: dict[str, Operator] = {}  # the registry: one operator a name
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """How an operator is differentiated: what is saved, and the function from saved values and gradients to gradients."""
+
+    backward: Callable[..., Any]
+    save: Callable[..., Any] | None
+
+
+class Operator:
+    """One declaration, callable on the arrays of every library. Made by `omnikernel.op`."""
+
+    def __init__(self, function: Callable[..., Any], schema: Schema) -> None:
+        self.function = function
+        self.schema = schema
+        self.name = schema.name
+        self.checker = Checker(schema)
+        self.gradient: Gradient | None = None
+        self.vmap_rule: Callable[..., Any] | None = None
+        self.fake_rule: Callable[..., Any] | None = None
+        self.sharding_rule: Callable[..., Any] | None = None
+        self.jvp_rule: Callable[..., Any] | None = None
+        self.reference_function: Callable[..., Any] | None = None
+        self._handlers: dict[type, Handler] = {}
+        self._bindings: dict[str, Handler] = {}
+        self._torch_binding: Any = None
+        self._checked_writes = not self.checker.mutable
+        functools.update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}{self.schema.torch()}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call on the arrays of any library; the result is of the same library."""
+        handler = self._handlers.get(type(args[0])) if args else None
+        if handler is None:
+            handler = self._find(args, kwargs)
+        return handler(args, kwargs)
+
+    # ---- what a user adds ----
+
+    def def_vjp(self, backward: Callable[..., Any], *, save: Callable[..., Any] | None = None) -> Operator:
+        """Give the operator a derivative.
+
+        Args:
+            backward: called as `backward(saved, *grads)`: what `save` returned, and a gradient for every result (None
+                where a result has none). Returns a gradient for every array parameter, in order: an array of its shape and
+                dtype, or None; one alone need not be in a tuple. Written with operators or the library's own functions.
+            save: called as `save(*parameters, *results)`; returns a tuple of what backward needs. Default: all of them.
+
+        Returns:
+            The operator.
+        """
+        self.gradient = Gradient(backward, save)
+        self._refresh()
+        return self
+
+    def def_vmap(self, rule: Callable[..., Any]) -> Operator:
+        """Give the operator a rule for `vmap`; without one, one call a slice (torch), or a grid axis more (JAX).
+
+        Args:
+            rule: called as `rule(size, batched, *parameters)`: `batched[i]` says whether parameter i has the new axis, then
+                in front. Returns the results, each with the new axis in front.
+        """
+        self.vmap_rule = rule
+        self._refresh()
+        return self
+
+    def def_fake(self, rule: Callable[..., Any]) -> Operator:
+        """Replace the derived rule for shapes and dtypes: called like the operator, makes outputs by `omnikernel.empty`."""
+        self.fake_rule = rule
+        return self
+
+    def def_jvp(self, rule: Callable[..., Any]) -> Operator:
+        """Give the operator a forward derivative, for JAX: `rule(primals, tangents)` returns (results, result tangents)."""
+        self.jvp_rule = rule
+        self._refresh()
+        return self
+
+    def def_sharding(self, rule: Callable[..., Any]) -> Operator:
+        """Say how a DTensor's placements go through the operator, as `torch.distributed.tensor.experimental.register_sharding`.
+
+        Args:
+            rule: called with the operator's arguments (arrays as DTensorSpec); returns a list of (output placements, input
+                placements). Without a rule, inputs are replicated.
+        """
+        self.sharding_rule = rule
+        self._refresh()
+        return self
+
+    def reference(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Name the function that says what the operator means, for `omnikernel.verify`."""
+        self.reference_function = function
+        return function
+
+    @property
+    def torch(self) -> Any:
+        """The dispatcher entry, `torch.ops.namespace.name.default`; imports torch."""
+        self._bind("torch")
+        return self._torch_binding.overload
+
+    # ---- calls ----
+
+    def mixed(self, bound: Sequence[Any]) -> str:
+        """The library that handles a call with these arguments.
+
+        Raises:
+            ArgumentTypeError: torch tensors and JAX arrays in one call.
+        """
+        found = {}
+        for index in self.schema.arrays:
+            value = bound[index]
+            for item in value if isinstance(value, (tuple, list)) else (value,):
+                library = library_of(item)
+                if library:
+                    found.setdefault(library, self.schema.params[index].name)
+        if "jax" in found and "torch" in found:
+            raise ArgumentTypeError(
+                f"operator {self.name}: argument {found['jax']!r} is a JAX array and {found['torch']!r} a torch tensor; "
+                f"convert one of them first"
+            )
+        return next((library for library in ("array", "jax", "torch") if library in found), "numpy")
+
+    def dispatch(self, bound: Sequence[Any], out: Any = None) -> Any:
+        """Call on bound arguments, by the binding of their arrays' library."""
+        library = self.mixed(bound)
+        if library == "array":
+            return self._nested(bound)
+        module = importlib.import_module(f"{__package__}.{library}")
+        self._bind(library)
+        return module.run_on(self, bound, out)
+
+    def scalar(self, param: Param, value: Any) -> Any:
+        """An argument that is no array, as the function of the operator gets it.
+
+        Raises:
+            ArgumentTypeError: of another kind than declared.
+        """
+        return convert(self.name, param, value)
+
+    def check_wrote(self, run: EagerRun) -> None:
+        """After the first call with launches: everything declared as mutated was written by some kernel.
+
+        Raises:
+            MutationError: it was not.
+        """
+        if self._checked_writes or not run.launched:
+            return
+        idle = [self.schema.params[i].name for i in sorted(self.checker.mutable - run.wrote)]
+        if idle:
+            raise MutationError(
+                f"operator {self.name}: declared mutates={tuple(idle)!r}, but no kernel that it launched stores through "
+                f"{', '.join(map(repr, idle))}; remove the name from mutates"
+            )
+        self._checked_writes = True
+
+    def _nested(self, bound: Sequence[Any]) -> Any:
+        """A call from inside the function of another operator."""
+        make = type(
+            next(a for v in bound for a in (v if isinstance(v, (tuple, list)) else (v,)) if isinstance(a, Array))
+        )
+        run, state.run = state.run, None
+        try:
+            inner = [
+                [launches.plain(a) for a in v] if isinstance(v, (tuple, list)) else launches.plain(v) for v in bound
+            ]
+            found = self.dispatch(inner)
+        finally:
+            state.run = run
+        if isinstance(found, tuple):
+            return tuple(make(item) for item in found)
+        return found if found is None else make(found)
+
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handler:
+        """The handler of a call whose first argument is of a type not seen yet."""
+        names = {param.name for param in self.schema.params}
+        bound = self.schema.bind(args, {k: v for k, v in kwargs.items() if k != "out" or "out" in names})
+        library = self.mixed(bound)
+        if library == "array":
+            return lambda a, k: self._nested(self.schema.bind(a, k))
+        handler = self._bind(library)
+        if args and library_of(args[0]) == library:
+            self._handlers[type(args[0])] = handler
+        return handler
+
+    def _bind(self, library: str) -> Handler:
+        found = self._bindings.get(library)
+        if found is None:
+            module = importlib.import_module(f"{__package__}.{library}")
+            found = self._bindings[library] = module.bind(self)
+        return found
+
+    def bind_torch(self) -> None:
+        """Make the dispatcher's entry now; called when torch is or becomes loaded."""
+        handler = self._bind("torch")
+        torch = sys.modules["torch"]
+        self._handlers[torch.Tensor] = self._handlers[torch.nn.Parameter] = handler
+
+    def _refresh(self) -> None:
+        """Bindings read the rules when they are made; after a change they are made again where it matters."""
+        if self._torch_binding is not None:
+            self._torch_binding.refresh()
+        self._bindings.pop("jax", None)
+        self._handlers = {t: h for t, h in self._handlers.items() if library_of_type(t) != "jax"}
+
+
+@functools.cache
+def library_of_type(kind: type) -> str:
+    """The library of an array type: numpy, torch, jax, array (inside an operator's function), or ""."""
+    for base in kind.__mro__:
+        root = base.__module__.partition(".")[0]
+        if root in ("numpy", "torch", "jax", "jaxlib"):
+            return {"jaxlib": "jax"}.get(root, root)
+        if base is Array:
+            return "array"
+    return ""
+
+
+def library_of(value: Any) -> str:
+    """The library of an array; "" for what is no array."""
+    import numpy as np
+
+    kind = library_of_type(type(value))
+    if kind == "numpy":
+        return "numpy" if isinstance(value, np.ndarray) else ""
+    if kind == "torch":
+        return "torch" if isinstance(value, sys.modules["torch"].Tensor) else ""
+    return kind
+
+
+_NUMBERS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
+
+
+def convert(name: str, param: Param, value: Any) -> Any:
+    """A scalar argument as declared; numbers of NumPy become Python's, symbolic sizes stay.
+
+    Raises:
+        ArgumentTypeError: of another kind.
+    """
+    kind = param.kind
+    if value is None and (kind.optional or param.default is None):
+        return None
+    if kind.base == "dtype":
+        return DType(value)
+    if kind.many:
+        if not isinstance(value, (tuple, list)):
+            raise ArgumentTypeError(
+                f"operator {name}, argument {param.name!r}: expected a list of {kind.base}, got {value!r}"
+            )
+        return tuple(_number(name, param, item) for item in value)
+    return _number(name, param, value)
+
+
+def _number(name: str, param: Param, value: Any) -> Any:
+    base = param.kind.base
+    if type(value).__module__ == "numpy" and hasattr(value, "item"):
+        value = value.item()
+    if type(value).__name__ in ("SymInt", "SymFloat", "SymBool"):
+        return value
+    accepted = _NUMBERS[base]
+    if not isinstance(value, accepted) or (isinstance(value, bool) and base != "bool"):
+        described = (
+            repr(value) if isinstance(value, (bool, int, float, str, type(None))) else f"a {type(value).__qualname__}"
+        )
+        raise ArgumentTypeError(f"operator {name}, argument {param.name!r}: expected {base}, got {described}")
+    return float(value) if base == "float" else value
+
+
+def op(
+    name: str, *, mutates: Sequence[str] | str = (), strided: Sequence[str] | str = ()
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Declare an operator: the decorated function allocates its results and launches kernels.
+
+    Args:
+        name: `namespace::name`; in torch it is `torch.ops.namespace.name`.
+        mutates: the array parameters that the kernels write in place. Checked against the kernels' own stores.
+        strided: the array parameters that are passed as views, with `x.stride(i)`; all others come dense (row-major).
+
+    Returns:
+        A decorator that gives an `Operator`.
+
+    Raises:
+        SchemaError: what the annotations say cannot be a schema, or the name is taken.
+    """
+    mutated = (mutates,) if isinstance(mutates, str) else tuple(mutates)
+    views = (strided,) if isinstance(strided, str) else tuple(strided)
+
+    def decorate(function: Callable[..., Any]) -> Operator:
+        schema = read_schema(function, name, mutated, views)
+        other = OPERATORS.get(name)
+        if other is not None and (other.function.__module__, other.function.__qualname__) != (
+            function.__module__,
+            function.__qualname__,
+        ):
+            raise SchemaError(
+                f"operator {name} is already declared, in {other.function.__module__}; choose another name"
+            )
+        launches.install()
+        made = OPERATORS[name] = Operator(function, schema)
+        after_import.when_loaded("torch", made.bind_torch)
+        return made
+
+    return decorate

@@ -1,0 +1,256 @@
+"""Launches inside the function of an operator: run and checked, turned off, or recorded.
+
+In: `kernel[grid](...)` while an operator's function runs in this thread. Out: whatever the current `Run` makes of it. Every
+other launch goes to Triton untouched. The check holds the declaration against the kernel's own stores, as the compiler
+sees them: an array that is written but not declared in `mutates` is an error before the first launch.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import OmnikernelError
+from .arrays import Array, DType, state
+
+if TYPE_CHECKING:
+    from .schema import Schema
+
+_MARK = "_omnikernel_ops"
+
+
+class MutationError(OmnikernelError, TypeError):
+    """The kernels of an operator write other arrays than its declaration says."""
+
+
+class AliasError(OmnikernelError, TypeError):
+    """An operator returned one of its inputs, or a view of it."""
+
+
+class Run(Protocol):
+    """One call of an operator's function: where its arrays come from, and what its launches do."""
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Array: ...
+
+    def empty_like(self, array: Array) -> Array: ...
+
+    def zeros(self, shape: tuple[int, ...], dtype: DType) -> Array: ...
+
+    def launch(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+
+
+def install() -> None:
+    """Let the current `Run` take over `kernel[grid]`; a second call does nothing."""
+    jit = importlib.import_module("triton.runtime.jit")
+    _wrap(jit.KernelInterface)
+    for kind in (jit.JITFunction, *_others()):
+        if "__getitem__" in vars(kind):
+            _wrap(kind)
+
+
+def _others() -> list[Any]:
+    tuner = importlib.import_module("triton.runtime.autotuner")
+    found = [tuner.Autotuner, tuner.Heuristics]
+    if importlib.import_module("triton").knobs.runtime.interpret:
+        found.append(importlib.import_module("triton.runtime.interpreter").InterpretedFunction)
+    return found
+
+
+def _wrap(owner: Any) -> None:
+    stock = owner.__getitem__
+    if getattr(stock, _MARK, False):
+        return
+
+    @functools.wraps(stock)
+    def getitem(self: Any, grid: Any) -> Any:
+        run = state.run
+        if run is None:
+            return stock(self, grid)
+        return lambda *args, **kwargs: run.launch(self, grid, args, kwargs)
+
+    setattr(getitem, _MARK, True)
+    owner.__getitem__ = getitem
+
+
+def plain(value: Any) -> Any:
+    """The library's array inside an `Array`; anything else as it is."""
+    return value.value if isinstance(value, Array) else value
+
+
+# ---- which arguments a kernel writes ----
+
+
+def innermost(kernel: Any) -> Any:
+    """The JITFunction under autotuners and heuristics."""
+    while hasattr(kernel, "fn") and not hasattr(kernel, "params"):
+        kernel = kernel.fn
+    return kernel
+
+
+def written_arguments(compiled: Any, kernel: Any) -> tuple[tuple[int, str], ...]:
+    """Position and name of the kernel's parameters that a compiled kernel stores through.
+
+    Args:
+        compiled: what a launch or a warm-up returned.
+        kernel: the kernel, for its parameters' names.
+    """
+    from ..pipeline import Parameter
+    from ..runtime.cache import unpack
+    from ..runtime.launch import Launcher
+
+    names = innermost(kernel).arg_names
+    launcher = Launcher(compiled.src, compiled.metadata)
+    parameters: Sequence[Parameter]
+    if compiled.metadata.target.backend == "cpu":
+        parameters = unpack(compiled.asm["so"]).parameters
+    else:
+        parameters = _of_text(compiled.asm["ttir"])
+    if len(parameters) != len(launcher.leaves):  # tensor descriptors take several parameters each: all count as written
+        return tuple((leaf.path[0], names[leaf.path[0]]) for leaf in launcher.leaves if leaf.descriptor)
+    found = {leaf.path[0] for leaf, p in zip(launcher.leaves, parameters, strict=True) if p.written}
+    return tuple((position, names[position]) for position in sorted(found))
+
+
+def _of_text(ttir: str) -> Sequence[Any]:
+    """The parameters of a kernel compiled for another device, from its TTIR."""
+    from ..passes.alias import find_roots, written_and_read
+    from ..pipeline import Parameter
+    from ..ttir import parse
+
+    kernel = parse(ttir, "")
+    written, read = written_and_read(kernel, find_roots(kernel, True))
+    return [Parameter(a.name, a.type, a in read, a in written) for a in kernel.entry.args]  # type: ignore[arg-type]
+
+
+class Checker:
+    """Holds the launches of an operator against its `mutates`."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._written: dict[Any, tuple[tuple[int, str], ...]] = {}  # compiled kernel -> what it writes
+        self._seen: set[Any] = set()  # kernels that were checked before their first launch
+        self.mutable = frozenset(i for i, param in enumerate(schema.params) if param.mutated)
+
+    def before(self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Check a kernel that this operator has not launched yet: compile it, and look at its stores.
+
+        Raises:
+            MutationError: it writes an input that is not declared.
+        """
+        if kernel in self._seen:
+            return
+        values = [plain(arg) for arg in args]
+        compiled = kernel.warmup(*values, grid=grid, **{name: plain(value) for name, value in kwargs.items()})
+        for one in compiled if isinstance(compiled, (list, tuple)) else (compiled,):
+            if hasattr(one, "metadata"):  # the interpreter compiles nothing
+                self.written(one, kernel, args, kwargs)
+        self._seen.add(kernel)
+
+    def written(self, compiled: Any, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> frozenset[int]:
+        """The parameters of the operator that this launch writes.
+
+        Raises:
+            MutationError: one of them is not declared.
+        """
+        positions = self._written.get(compiled)
+        if positions is None:
+            known = hasattr(compiled, "metadata")
+            positions = self._written[compiled] = written_arguments(compiled, kernel) if known else ()
+        found = set()
+        for position, name in positions:
+            array = args[position] if position < len(args) else kwargs.get(name)
+            if isinstance(array, Array) and array.source >= 0:
+                if array.source not in self.mutable:
+                    self._refuse(kernel, name, array.source)
+                found.add(array.source)
+        return frozenset(found)
+
+    def _refuse(self, kernel: Any, name: str, source: int) -> None:
+        parameter = self._schema.params[source].name
+        declared = ", ".join(repr(p.name) for p in self._schema.params if p.mutated) or "nothing"
+        raise MutationError(
+            f"operator {self._schema.name}: kernel {innermost(kernel).__name__!r} stores through its parameter {name!r}, "
+            f"which is the operator's {parameter!r}, but the declaration mutates {declared}; "
+            f"add mutates=({parameter!r},), or give the kernel an array from omnikernel.empty_like({parameter})"
+        )
+
+
+class EagerRun:
+    """Launches run, on real arrays. A library's binding adds where arrays come from."""
+
+    __slots__ = ("checker", "launched", "wrote")
+
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
+        self.launched = False
+        self.wrote: frozenset[int] = frozenset()
+
+    def launch(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Check and run a launch."""
+        checker = self.checker
+        if kernel not in checker._seen:
+            checker.before(kernel, grid, args, kwargs)
+        values = [arg.value if isinstance(arg, Array) else arg for arg in args]
+        for name, value in kwargs.items():
+            if isinstance(value, Array):
+                kwargs = {**kwargs, name: value.value}
+        compiled = kernel.run(*values, grid=grid, warmup=False, **kwargs)
+        self.launched = True
+        wrote = checker.written(compiled, kernel, args, kwargs)
+        if wrote:
+            self.wrote |= wrote
+        return compiled
+
+
+class OffMixin:
+    """Launches are turned off: shapes and dtypes only."""
+
+    __slots__ = ()
+
+    def launch(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Nothing happens; a grid function is not called."""
+        return None
+
+
+def call(function: Callable[..., Any], run: Run, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run an operator's function with its launches going to `run`."""
+    before = state.run
+    state.run = run
+    try:
+        return function(*args, **kwargs)
+    finally:
+        state.run = before
+
+
+def results_of(schema: Schema, returned: Any) -> tuple[Any, ...]:
+    """What the function returned, as the library's arrays.
+
+    Raises:
+        AliasError: an input or a view of it.
+        TypeError: another number of results than declared, or no array.
+    """
+    if not schema.results:
+        if returned is not None:
+            raise TypeError(f"operator {schema.name}: declared -> None, but the function returned {returned!r}")
+        return ()
+    items = (returned,) if schema.single else returned
+    if not isinstance(items, (tuple, list)) or len(items) != len(schema.results):
+        got = f"{len(items)} results" if isinstance(items, (tuple, list)) else f"{items!r}"
+        raise TypeError(f"operator {schema.name}: declared {len(schema.results)} results, the function returned {got}")
+    for index, item in enumerate(items):
+        if item is None or isinstance(item, (int, float, str, bool)):
+            raise TypeError(
+                f"operator {schema.name}: result {index} is declared an array, the function returned {item!r}"
+            )
+        if isinstance(item, Array) and item.source >= 0:
+            name = schema.params[item.source].name
+            raise AliasError(
+                f"operator {schema.name}: result {index} is the input {name!r} or a view of it; frameworks need results of "
+                f"their own memory. Return a new array (omnikernel.empty_like), or declare mutates=({name!r},) and "
+                f"-> None; a caller who has an array for the result passes out="
+            )
+        if isinstance(item, Array) and any(other is item for other in items[:index]):
+            raise AliasError(f"operator {schema.name}: result {index} is the same array as an earlier result")
+    return tuple(plain(item) for item in items)

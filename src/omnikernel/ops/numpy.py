@@ -1,0 +1,263 @@
+"""An operator on NumPy arrays, and on arrays of any library with an array-API namespace.
+
+In: the arguments of a call whose arrays are NumPy's. Out: new NumPy arrays, or the caller's own, given as `out=`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentTypeError, ArgumentValueError
+from .arrays import Array, DType, state
+from .launches import Checker, EagerRun, OffMixin, call, results_of
+
+if TYPE_CHECKING:
+    from .declare import Operator
+    from .schema import Param
+
+
+@cache
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of a name, those of ml_dtypes included."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return found
+
+
+@cache
+def _name_of(dtype: np.dtype[Any]) -> DType:
+    return DType(dtype.name)
+
+
+class NumpyArray(Array):
+    """A NumPy array inside an operator's function."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each dimension."""
+        shape: tuple[int, ...] = self.value.shape
+        return shape
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size: int = self.value.size
+        return size
+
+    @property
+    def dtype(self) -> DType:
+        """The name of the dtype."""
+        return _name_of(self.value.dtype)
+
+    def stride(self, dimension: int) -> int:
+        """The step along a dimension, in elements."""
+        step: int = self.value.strides[dimension] // self.value.itemsize
+        return step
+
+
+class NumpyRun(EagerRun):
+    """A call on NumPy arrays. `outs` are the caller's arrays for some allocations, by their number."""
+
+    __slots__ = ("count", "outs")
+
+    def __init__(self, checker: Checker, outs: Mapping[int, Any] | None = None) -> None:
+        self.checker = checker
+        self.launched = False
+        self.wrote = frozenset()
+        self.outs = outs
+        self.count = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """A new array, or the caller's."""
+        if self.outs is not None:
+            self.count += 1
+            if self.count - 1 in self.outs:
+                return NumpyArray(self.outs[self.count - 1])
+        return NumpyArray(np.empty(shape, dtype_of(dtype)))
+
+    def empty_like(self, array: Array) -> Array:
+        """A new dense array."""
+        if self.outs is not None:
+            return self.empty(array.shape, array.dtype)
+        value = array.value
+        return NumpyArray(np.empty(value.shape, value.dtype))
+
+    def zeros(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """A new array of zeros, or the caller's, filled with zeros."""
+        if self.outs is None:
+            return NumpyArray(np.zeros(shape, dtype_of(dtype)))
+        found = self.empty(shape, dtype)
+        found.value[...] = 0
+        return found
+
+
+class _Plan(OffMixin):
+    """A run without launches that numbers the allocations."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.made: list[Array] = []
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        self.made.append(NumpyArray(np.broadcast_to(np.zeros((), dtype_of(dtype)), shape)))
+        return self.made[-1]
+
+    def empty_like(self, array: Array) -> Array:
+        return self.empty(array.shape, array.dtype)
+
+    zeros = empty
+
+
+def dense(value: Any) -> Any:
+    """The array itself where it is C-contiguous, else a copy."""
+    return value if value.flags.c_contiguous else value.copy(order="C")
+
+
+def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    """The function that handles calls on NumPy arrays."""
+    schema, function, checker = op.schema, op.function, op.checker
+    params = schema.params
+    plain_arrays = tuple(
+        (i, param.strided) for i, param in enumerate(params) if param.kind.is_array and not param.kind.many
+    )
+    simple = all(param.kind.base != "dtype" and not param.kind.many and not param.mutated for param in params)
+    names = tuple(param.name for param in params if param.keyword_only)
+    positional = len(params) - len(names)
+    single = schema.single
+    ndarray = np.ndarray
+
+    def handle(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not simple or kwargs or len(args) != positional or names:
+            return slow(args, kwargs)
+        values = list(args)
+        for i, strided in plain_arrays:
+            value = values[i]
+            if type(value) is not ndarray:
+                return slow(args, kwargs)
+            if not strided and not value.flags.c_contiguous:
+                value = value.copy(order="C")
+            values[i] = NumpyArray(value, i)
+        before = state.run
+        state.run = NumpyRun(checker)
+        try:
+            returned = function(*values)
+        finally:
+            state.run = before
+        if single and type(returned) is NumpyArray and returned.source < 0:
+            return returned.value
+        return _packed(op, results_of(schema, returned))
+
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        out = kwargs.pop("out", None) if "out" in kwargs and all(p.name != "out" for p in params) else None
+        bound = schema.bind(args, kwargs)
+        if op.mixed(bound) != "numpy":
+            return op.dispatch(bound, out)
+        return run_on(op, bound, out)
+
+    return handle
+
+
+def _packed(op: Operator, results: tuple[Any, ...]) -> Any:
+    return results[0] if op.schema.single else results if results else None
+
+
+def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
+    """Call an operator on bound arguments whose arrays are NumPy's.
+
+    Raises:
+        ArgumentTypeError, ArgumentValueError: an argument of another kind than declared, or an `out` that does not fit.
+    """
+    schema = op.schema
+    values: list[Any] = []
+    copied: list[tuple[Any, Any]] = []  # a mutated array, and the dense copy that the kernels write
+    for index, (param, value) in enumerate(zip(schema.params, bound, strict=True)):
+        values.append(_wrapped(op, index, param, value, copied))
+    args = [v for v, p in zip(values, schema.params, strict=True) if not p.keyword_only]
+    kwargs = {p.name: v for v, p in zip(values, schema.params, strict=True) if p.keyword_only}
+    run = NumpyRun(op.checker)
+    late: list[tuple[Any, int]] = []
+    if out is not None:
+        run.outs, late = _outs(op, bound, args, kwargs, out)
+    returned = call(op.function, run, args, kwargs)
+    results = results_of(schema, returned)
+    op.check_wrote(run)
+    for target, copy in copied:
+        target[...] = copy
+    if out is not None:
+        given = out if isinstance(out, (tuple, list)) else (out,)
+        for target, index in late:
+            target[...] = results[index]
+        results = tuple(given)
+    return _packed(op, results)
+
+
+def _wrapped(op: Operator, index: int, param: Param, value: Any, copied: list[tuple[Any, Any]]) -> Any:
+    if not param.kind.is_array:
+        return op.scalar(param, value)
+    if value is None and param.kind.optional:
+        return None
+    if param.kind.many:
+        return [_array(op, index, param, item, copied) for item in value]
+    return _array(op, index, param, value, copied)
+
+
+def _array(op: Operator, index: int, param: Param, value: Any, copied: list[tuple[Any, Any]]) -> NumpyArray:
+    if not isinstance(value, np.ndarray):
+        described = (
+            f"{value!r}" if isinstance(value, (int, float, str, bool, type(None))) else f"a {type(value).__qualname__}"
+        )
+        raise ArgumentTypeError(f"operator {op.name}, argument {param.name!r}: expected an array, got {described}")
+    if param.mutated and not value.flags.writeable:
+        raise ArgumentValueError(
+            f"operator {op.name}, argument {param.name!r}: expected an array that can be written, got a read-only one; pass a copy"
+        )
+    if param.strided or value.flags.c_contiguous:
+        return NumpyArray(value, index)
+    copy = dense(value)
+    if param.mutated:
+        copied.append((value, copy))
+    return NumpyArray(copy, index)
+
+
+def _outs(
+    op: Operator, bound: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
+) -> tuple[dict[int, Any], list[tuple[Any, int]]]:
+    """The caller's arrays by the number of the allocation that they stand for, and those to copy to at the end."""
+    given = out if isinstance(out, (tuple, list)) else (out,)
+    plan = _Plan()
+    returned = call(op.function, plan, args, kwargs)
+    items = (returned,) if op.schema.single else tuple(returned or ())
+    if len(given) != len(items):
+        raise ArgumentValueError(f"operator {op.name}: out= needs {len(items)} arrays, got {len(given)}")
+    outs, late = {}, []
+    inputs = [
+        a
+        for value in bound
+        for a in (value if isinstance(value, (tuple, list)) else (value,))
+        if isinstance(a, np.ndarray)
+    ]
+    for index, (target, item) in enumerate(zip(given, items, strict=True)):
+        if not isinstance(target, np.ndarray):
+            raise ArgumentTypeError(
+                f"operator {op.name}: out= takes NumPy arrays here, got a {type(target).__qualname__}"
+            )
+        shape, dtype = (item.shape, item.dtype) if isinstance(item, Array) else (item.shape, DType(item.dtype))
+        if target.shape != shape or DType(target.dtype) != dtype or not target.flags.writeable:
+            got = f"{target.dtype}{list(target.shape)}{'' if target.flags.writeable else ', read-only'}"
+            raise ArgumentValueError(f"operator {op.name}: expected out= of {dtype}{list(shape)}, got {got}")
+        place = next((n for n, made in enumerate(plan.made) if made is item), None)
+        if place is None or not target.flags.c_contiguous or any(np.may_share_memory(target, a) for a in inputs):
+            late.append((target, index))
+        else:
+            outs[place] = target
+    return outs, late
