@@ -1,10 +1,10 @@
 """Run the project's shared cases and compare the outcome with what is known not to work yet.
 
-    python tests/cases/run_shared.py FOLDER
+    python tests/cases/run_shared.py FOLDER [--prune]
 
 FOLDER holds `cases/` (a script a behaviour) and `gpu_truth/` (results of a real GPU); either may be missing. A case
 that fails must be listed in `expected_failures.txt` with a reason, and a listed one must fail. Exit status 1
-otherwise. The list's lines are `cases/NAME: reason` or `gpu_truth/NAME: reason`; `#` starts a comment.
+otherwise. `--prune` takes those that pass off the list. The list's lines are `cases/NAME: reason` or `gpu_truth/NAME: reason`; `#` starts a comment.
 """
 
 from __future__ import annotations
@@ -58,9 +58,17 @@ def failures(shared: Path) -> tuple[set[str], set[str]]:
     return failed, ran
 
 
+def prune(text: str, passing: set[str]) -> str:
+    """The list without the lines of cases that pass."""
+    return "".join(line for line in text.splitlines(True) if line.partition(":")[0].strip() not in passing)
+
+
 def main() -> int:
     failed, ran = failures(Path(sys.argv[1]))
     known = {name: why for name, why in expected(LIST.read_text()).items() if name.split("/")[0] in ran}
+    if "--prune" in sys.argv:
+        LIST.write_text(prune(LIST.read_text(), known.keys() - failed))
+        known = {name: why for name, why in known.items() if name in failed}
     for name in sorted(failed - known.keys()):
         print(f"UNEXPECTED FAILURE {name}")
     for name in sorted(known.keys() - failed):

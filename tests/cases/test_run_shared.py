@@ -54,3 +54,8 @@ def test_the_list_needs_reasons() -> None:
     with pytest.raises(ValueError, match="a reason must follow"):
         run_shared.expected("cases/a_case:\n")
     run_shared.expected(run_shared.LIST.read_text())
+
+
+def test_prune_takes_off_what_passes() -> None:
+    text = "# why\ncases/a_case: x\ncases/b_case: y\n"
+    assert run_shared.prune(text, {"cases/a_case"}) == "# why\ncases/b_case: y\n"
