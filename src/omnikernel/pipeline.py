@@ -19,6 +19,7 @@ from .passes.alias import find_roots, written_and_read
 from .passes.contract import contract
 from .passes.schedule import schedule
 from .passes.uncarry import uncarry
+from .passes.unscale import unscale
 from .ttir import parse
 
 
@@ -106,6 +107,8 @@ def compile_kernel(kernel: Kernel, options: Options, target: Target | None = Non
         verify(kernel, "contract")
     kernel = uncarry(kernel)  # loops carry numbers instead of tiles of pointers
     verify(kernel, "uncarry")
+    kernel = unscale(kernel)  # dots of micro-scaled operands become plain ones
+    verify(kernel, "unscale")
     roots = find_roots(kernel, options.disjoint)  # which argument each pointer comes from
     written, read = written_and_read(kernel, roots)
     schedules = {f.name: schedule(f, roots) for f in kernel.functions}  # which tiles are kept, and when

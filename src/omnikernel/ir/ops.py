@@ -28,7 +28,8 @@ class Row:
     """The schema of one op.
 
     `kind` groups ops by how they are lowered: 'elementwise' (same meaning lane by lane, also on scalars), 'shape'
-    (moves elements), 'memory', 'reduce', 'dot', 'control', 'program', 'debug'.
+    (moves elements), 'memory', 'reduce', 'lookup' (elements found by other elements), 'dot', 'control', 'program',
+    'debug'.
     `operands` and `results` are (least, most).
     """
 
@@ -101,18 +102,27 @@ _add("shape", "tt.broadcast", 1, 1, "Repeats along extents of 1.")
 _add("shape", "tt.reshape", 1, 1, "Row-major reinterpretation; `allow_reorder` is not used.")
 _add("shape", "tt.trans", 1, 1, "Permutes dimensions: result dim i is source dim order[i].")
 
+_add("shape", "tt.join", 2, 1, "A new innermost extent of 2: the first operand at 0, the second at 1.")
+_add("shape", "tt.split", 1, 2, "The inverse of tt.join: what lies at 0 and at 1 of the innermost extent.")
+_add("shape", "tt.cat", 2, 1, "One after the other along the outermost dimension.")
+
 _add("memory", "tt.load", (1, 3), 1, "Pointers, mask, other. A masked-off lane gives other, or 0.", Effect.READ)
 _add("memory", "tt.store", (2, 3), 0, "Pointers, values, mask.", Effect.WRITE)
 _add("memory", "tt.atomic_rmw", (2, 3), 1, "Attribute `kind`: and or xor add fadd max min umax umin exch. Gives the old value; 0 where masked off.", Effect.READ | Effect.WRITE | Effect.ORDER)
 _add("memory", "tt.atomic_cas", 3, 1, "Pointer, expected, desired; gives the old value.", Effect.READ | Effect.WRITE | Effect.ORDER)
 
 _add("reduce", "tt.reduce", (1, MANY), (1, MANY), "Combines along `axis` by its region.", regions=1)
-_add("dot", "tt.dot", 3, 1, "a (M, K) times b (K, N) plus c (M, N); products and sums in the type of c.")
+_add("reduce", "tt.scan", (1, MANY), (1, MANY), "Running combinations along `axis` by its region, the earlier one as its first operand; attribute `reverse`.", regions=1)
+_add("reduce", "tt.map_elementwise", (1, MANY), (1, MANY), "Runs its region on `pack` consecutive elements at a time, in row-major order.", regions=1)
+_add("lookup", "tt.gather", 2, 1, "Source, indices (unsigned): result[.., i, ..] = source[.., indices[.., i, ..], ..] along `axis`; past the end: the last.")
+_add("lookup", "tt.histogram", (1, 2), 1, "Values, mask: i32 counts of each of 0, 1, .. n - 1; other values, and masked-off ones, do not count.")
+_add("dot", "tt.dot", 3, 1, "a (.., M, K) times b (.., K, N) plus c (.., M, N), also a batch of them; products and sums in the type of c.")
+_add("dot", "tt.dot_scaled", (3, 5), 1, "A dot of micro-scaled operands: a, b, c and the scales there are, by attributes `has_lhs_scale`, `has_rhs_scale`.")
 
 _add("control", "scf.for", (3, MANY), (0, MANY), "lower, upper, step, initial values; attribute `unsigned`.", regions=1)
 _add("control", "scf.while", (0, MANY), (0, MANY), "Region 0 ends in scf.condition, region 1 in scf.yield.", regions=2)
 _add("control", "scf.if", 1, (0, MANY), "Two regions; the second may have no blocks.", regions=2)
-_add("control", "scf.yield tt.reduce.return tt.return", (0, MANY), 0, "Ends a region with its values.", terminator=True)
+_add("control", "scf.yield tt.reduce.return tt.scan.return tt.map_elementwise.return tt.return", (0, MANY), 0, "Ends a region with its values.", terminator=True)
 _add("control", "scf.condition", (1, MANY), 0, "Goes on while the first operand is true; passes the rest on.", terminator=True)
 _add("control", "cf.br", 0, 0, "Jumps (successor operands are the block's arguments).", terminator=True)
 _add("control", "cf.cond_br", 1, 0, "Jumps to the first successor if true, else to the second.", terminator=True)
@@ -122,3 +132,4 @@ _add("program", "tt.get_program_id tt.get_num_programs", 0, 1, "Attribute `axis`
 _add("debug", "ttg.barrier gpu.barrier", 0, 0, "A fence within the program.", Effect.ORDER)
 _add("debug", "llvm.intr.assume", 1, 0, "A promise; not needed for correctness.")
 _add("debug", "tt.assert", (1, 2), 0, "Fails the launch with attribute `message` where the first operand is false.", Effect.HOST)
+_add("debug", "tt.print", (0, MANY), 0, "A line an element on standard output, with program and index; attributes `prefix`, `hex`, `isSigned`.", Effect.HOST)

@@ -309,6 +309,7 @@ def lower_return(fl: FunctionLowering, op: Op) -> None:
             values.append(None)
         else:
             values.append(fl.scalar(value))
+            fl.raw(value)  # made here, where it dominates the edge to the caller's phi
     frame.returns.append((values, fl.b.block))
     fl.b.jump(frame.exit)
 

@@ -43,26 +43,27 @@ def accumulator_type(op: Op) -> Scalar:
 
 @statement("tt.dot")
 def lower_dot(fl: FunctionLowering, op: Op) -> None:
-    a, c_value = op.operands[0], op.operands[2]
-    if len(shape_of(a.type)) != 2:
-        raise fl.unsupported(op, "only products of two matrices")
+    c_value = op.operands[2]
     assert isinstance(op.result.type, Tensor)
     total = accumulator_type(op)
     narrow = op.result.type.element != total
     left, right = (packed(fl, v, total) for v in op.operands[:2])
-    m, n = shape_of(op.result.type)
+    shape = shape_of(op.result.type)
     target = fl.in_place.get(op)
     if target is None or narrow:
-        target = fl.buffer((m, n), total, wide=False)
+        target = fl.buffer(shape, total, wide=False)
     zero = is_zero(fl, c_value)
     binding = fl.bindings.get(c_value)
     if not zero and not (isinstance(binding, Buffer) and binding.pointer == target.pointer):
-        fl.settle([c_value], (m, n), keep=False)
+        fl.settle([c_value], shape, keep=False)
         if narrow:
-            fl.materialise(c_value, Buffer(target.pointer, (m, n), element_of(c_value.type), wide=True))
+            fl.materialise(c_value, Buffer(target.pointer, shape, element_of(c_value.type), wide=True))
         else:
             fl.materialise(c_value, target)
-    multiply(fl, left, right, target, total, zero)
+    if len(shape) == 2:
+        multiply(fl, left, right, target, total, zero)
+    else:
+        multiply_each(fl, left, right, target, total, zero)
     if narrow:
         fl.bind(op.result, round_result(fl, op, target))
     else:
@@ -112,6 +113,23 @@ def round_result(fl: FunctionLowering, op: Op, sums: Buffer) -> Buffer:
     cast = Op("arith.truncf", (wide,), (Value(f"{op.result.name}.rounded", op.result.type),), loc=op.loc)
     fl.definitions[cast.result] = cast
     return fl.materialise(cast.result)
+
+
+def multiply_each(fl: FunctionLowering, left: Buffer, right: Buffer, target: Buffer, total: Scalar, zero: bool) -> None:
+    """The products of a batch of matrices, which lie one after the other."""
+    b = fl.b
+
+    def one(number: LValue, _: list[LValue]) -> list[LValue]:
+        def matrix(batch: Buffer) -> Buffer:
+            start = b.gep(batch.memory.scalar, batch.pointer, b.mul(number, b.integer(I64, batch.strides[0])))
+            return Buffer(start, batch.shape[1:], batch.element, batch.wide)
+
+        multiply(fl, matrix(left), matrix(right), matrix(target), total, zero)
+        return []
+
+    trips, fl.trips = fl.trips, fl.trips * left.shape[0]
+    b.loop(b.integer(I64, 0), b.integer(I64, left.shape[0]), 1, [], one)
+    fl.trips = trips
 
 
 def multiply(fl: FunctionLowering, left: Buffer, right: Buffer, target: Buffer, total: Scalar, zero: bool) -> None:

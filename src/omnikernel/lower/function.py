@@ -17,10 +17,11 @@ from ..ir.types import Pointer, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I32, I64, PTR, Builder, LType, LValue
 from ..passes.schedule import Keep, Schedule, is_lazy
 from .evaluate import Buffer, Evaluator, evaluate_elementwise, memory_type
-from .index import SHAPE_OPS, Index, operand_index, source_index, symbolic_add, symbolic_bits
+from .index import Index, operand_index, operand_indices, symbolic_add, symbolic_bits
 from .lanes import Lanes, is_narrow
 from .memory import OPEN, store_lanes
 from .nest import Nest, choose_lane_dim, shape_index
+from .transpose import materialise_turned, turns
 
 Statement = Callable[["FunctionLowering", Op], None]
 STATEMENTS: dict[str, Statement] = {}
@@ -150,13 +151,13 @@ class FunctionLowering:
         if isinstance(binding, Buffer):
             return any(not ix.uniform and extent > 1 for ix, extent in zip(index, binding.shape, strict=True))
         op = self.definition(value)
-        if op.name in SHAPE_OPS:
-            return self.varies(op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))
         if op.name == "tt.make_range":
             return True
         if op.name == "arith.constant":
             return not op.attributes["value"].is_splat
-        return any(self.varies(operand, operand_index(value, operand, index)) for operand in op.operands)
+        if op.name in ("tt.join", "tt.cat") and not index[-1 if op.name == "tt.join" else 0].uniform:
+            return True
+        return any(self.varies(*read) for read in operand_indices(op, value, index, symbolic_bits, symbolic_add))
 
     def constant_buffer(self, constant: Constant) -> Buffer:
         """A dense constant as read-only memory."""
@@ -226,7 +227,11 @@ class FunctionLowering:
         assert isinstance(type_, Tensor)
         buffer = into or self.buffer(type_.shape, type_.element, wide=self.is_wide(value))
         self.settle([value], type_.shape, keep=False, skip=value)
-        self.nest(type_.shape, [value], lambda ev, index: self.keep_lanes(ev, buffer, value, index))
+        dim = choose_lane_dim(Evaluator(self, flow=True), type_.shape, lambda index: [(value, index)], lambda _: [])
+        if turns(self, value, dim):
+            materialise_turned(self, value, buffer, dim)
+        else:
+            self.nest(type_.shape, [value], lambda ev, index: self.keep_lanes(ev, buffer, value, index))
         return buffer
 
     def is_wide(self, value: Value) -> bool:

@@ -124,3 +124,21 @@ def symbolic_bits(base: LValue, shift: int, mask: int, left: int, level: int) ->
 
 def symbolic_add(a: LValue, b: LValue, level: int) -> LValue:
     return LValue(f"({a.text}+{b.text})", I64)
+
+
+def operand_indices(op: Op, result: Value, index: Index, bits: Bits, add: Callable[[LValue, LValue, int], LValue]) -> list[tuple[Value, Index]]:
+    """What a tile's op reads for the element of one of its results at an index."""
+    if op.name in SHAPE_OPS:
+        return [(op.operands[0], source_index(op, index, bits, add))]
+    if op.name == "tt.join":
+        return [(operand, index[:-1]) for operand in op.operands]
+    if op.name == "tt.split":
+        side = Ix(LValue(str(op.results.index(result)), I64))
+        return [(op.operands[0], (*index, side))]
+    if op.name == "tt.cat":
+        half = shape_of(op.operands[0].type)[0]
+        pattern = tuple(p & (half - 1) for p in index[0].pattern)
+        base = bits(index[0].base, 0, half - 1, 0, index[0].level) if index[0].base.text != "0" else ZERO.base
+        within = Ix(base, pattern if any(pattern) else (), index[0].level, index[0].tag)
+        return [(operand, (within, *index[1:])) for operand in op.operands]
+    return [(operand, operand_index(result, operand, index)) for operand in op.operands]

@@ -14,8 +14,8 @@ from ..ir.tile import Op, Value
 from ..ir.types import I1 as MASK
 from ..ir.types import Scalar, element_of, shape_of
 from ..llvm.emit import I64, LType, LValue
-from .evaluate import Evaluator
-from .index import SHAPE_OPS, ZERO, Index, Ix, operand_index, source_index, symbolic_add, symbolic_bits
+from .evaluate import Buffer, Evaluator
+from .index import SHAPE_OPS, ZERO, Index, Ix, operand_index, operand_indices, source_index, symbolic_add, symbolic_bits
 from .linear import arithmetic_step
 
 # The lanes of a chunk. One number for every machine, since the order of a sum depends on it; LLVM splits it into the
@@ -47,6 +47,7 @@ class Walked:
     uniform_masks: list[Root] = field(default_factory=list)
     remainders: list[tuple[Op, Index]] = field(default_factory=list)
     accesses: list[tuple[Op, Index]] = field(default_factory=list)
+    reads: list[tuple[Buffer, Index]] = field(default_factory=list)
 
 
 class Nest:
@@ -231,13 +232,15 @@ def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix) 
     stack = list(roots)
     while stack:
         value, at = stack.pop()
-        if (value, at) in seen or value in ev.function.bindings:
+        if (value, at) in seen:
             continue
         seen.add((value, at))
-        op = ev.function.definition(value)
-        if op.name in SHAPE_OPS:
-            stack.append((op.operands[0], source_index(op, at, symbolic_bits, symbolic_add)))
+        binding = ev.function.bindings.get(value)
+        if binding is not None:
+            if isinstance(binding, Buffer):
+                found.reads.append((binding, at))
             continue
+        op = ev.function.definition(value)
         if op.name == "tt.load":
             found.accesses.append((op, at))
             if len(op.operands) > 1:
@@ -245,7 +248,7 @@ def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix) 
         if op.name in ("arith.remsi", "arith.remui") and lane in at and consecutive(ev, op.operands[0], at):
             if not ev.function.varies(op.operands[1], operand_index(value, op.operands[1], at)):
                 found.remainders.append((op, at))
-        stack.extend((operand, operand_index(value, operand, at)) for operand in op.operands)
+        stack.extend(operand_indices(op, value, at, symbolic_bits, symbolic_add))
     return found
 
 
@@ -340,7 +343,9 @@ def choose_lane_dim(ev: Evaluator, shape: Sequence[int], roots: Callable[[Index]
         lane = Ix(LValue("%?", I64), tuple(range(lanes)), 1)
         index = tuple(lane if d == dim else Ix(LValue(f"%?{d}", I64), (), 1) for d in range(len(shape)))
         score = 0.5 * dim / len(shape)
-        patterns = [(lane_pattern(ev, op.operands[0], operand_index(op.results[0], op.operands[0], at)), 1.0) for op, at in walk(ev, roots(index), [], lane).accesses]
+        walked = walk(ev, roots(index), [], lane)
+        patterns = [(lane_pattern(ev, op.operands[0], operand_index(op.results[0], op.operands[0], at)), 1.0) for op, at in walked.accesses]
+        patterns += [(buffer_pattern(buffer, at), 0.5) for buffer, at in walked.reads]
         patterns += [(lane_pattern(ev, pointer, at), 2.0) for pointer, at in stores(index)]
         for pattern, weight in patterns:
             if pattern is not None:
@@ -352,6 +357,16 @@ def choose_lane_dim(ev: Evaluator, shape: Sequence[int], roots: Callable[[Index]
     return choice
 
 
+def buffer_pattern(buffer: Buffer, index: Index) -> tuple[int, ...]:
+    """The offsets of the lanes in a buffer; () where they are all the same."""
+    size = max((len(ix.pattern) for ix in index), default=0)
+    offsets = [0] * size
+    for ix, stride, extent in zip(index, buffer.strides, buffer.shape, strict=True):
+        if extent > 1:
+            offsets = [o + p * stride for o, p in zip(offsets, ix.pattern or (0,) * size, strict=True)]
+    return tuple(offsets) if any(offsets) else ()
+
+
 def shape_index(shape: Sequence[int]) -> list[Ix]:
     return [ZERO for _ in shape]
 
@@ -359,7 +374,3 @@ def shape_index(shape: Sequence[int]) -> list[Ix]:
 def identity(value: Value, index: Index) -> Index:
     """The index of a tile of the nest's own shape; none for a scalar."""
     return index if shape_of(value.type) else ()
-
-
-def lane_type(scalar: str, lanes: int) -> LType:
-    return LType(scalar, lanes)

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from . import arith, atomic, casts, control, dot, function, math, memory, reduce  # noqa: F401
+from . import (  # noqa: F401
+    arith,
+    atomic,
+    casts,
+    control,
+    dot,
+    function,
+    lookup,
+    math,
+    memory,
+    pointwise,
+    printing,
+    reduce,
+    region,
+    scan,
+    shape,
+)
 from .evaluate import EVALUATE
 from .function import STATEMENTS
 from .lanes import ELEMENTWISE
 
-# Terminators that the op around them reads itself.
-_TERMINATORS = frozenset({"scf.yield", "scf.condition", "tt.reduce.return"})
-LOWERED = frozenset(ELEMENTWISE) | frozenset(EVALUATE) | frozenset(STATEMENTS) | _TERMINATORS
+# Terminators that the op around them reads itself, and what a pass rewrites to other ops.
+_ELSEWHERE = frozenset({"scf.yield", "scf.condition", "tt.dot_scaled"})
+LOWERED = frozenset(ELEMENTWISE) | frozenset(EVALUATE) | frozenset(STATEMENTS) | _ELSEWHERE

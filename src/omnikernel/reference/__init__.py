@@ -7,7 +7,7 @@ Meanings are registered by op name in `MEANS`, a family a file; `registry` says 
 meanings of elementwise ops serve on scalars, tiles and slices of reductions alike.
 """
 
-from . import control, floats, integers, libdevice, math, memory, reduce, shape
+from . import control, floats, integers, libdevice, lookup, math, memory, printing, reduce, scaled, scan, shape
 from .interpreter import Interpreter, run
 from .registry import MEANS, Observer, means
 
@@ -19,10 +19,14 @@ __all__ = [
     "floats",
     "integers",
     "libdevice",
+    "lookup",
     "math",
     "means",
     "memory",
+    "printing",
     "reduce",
     "run",
+    "scaled",
+    "scan",
     "shape",
 ]

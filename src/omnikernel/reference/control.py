@@ -10,7 +10,7 @@ from .integers import unsigned
 from .registry import Array, Jump, Leave, Machine, Outcome, dtype_of, means, where
 
 
-@means("scf.yield", "tt.reduce.return", "tt.return", "scf.condition")
+@means("scf.yield", "tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return", "tt.return", "scf.condition")
 def leave(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
     return Leave(op, args)
 

@@ -37,7 +37,8 @@ def is_elementwise(region: Region) -> bool:
     return all(SCHEMA[op.name].kind == "elementwise" for op in work)
 
 
-def _combiner(machine: Machine, region: Region) -> Combine:
+def combiner(machine: Machine, region: Region) -> Combine:
+    """A combine region as a function of accumulated and new slices."""
     if is_elementwise(region):
 
         def whole(old: Tiles, new: Tiles) -> Tiles:
@@ -89,7 +90,7 @@ def reduce(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
     extent = args[0].shape[axis]
     if extent & (extent - 1):
         raise ValueError(f"tt.reduce over {extent} elements at {where(op.loc)}: the extent must be a power of two")
-    combine = _combiner(machine, op.regions[0])
+    combine = combiner(machine, op.regions[0])
     if all(following == 1 for following in args[0].shape[axis + 1 :]):
         rest = args[0].shape[:axis] + args[0].shape[axis + 1 :]
         rows = tuple(v.reshape(args[0].shape[: axis + 1]) for v in args)
@@ -120,4 +121,4 @@ def _dot_integer(a: Array, b: Array, c: Array) -> Array:
     return np.asarray(c + np.matmul(a.astype(c.dtype), b.astype(c.dtype)))
 
 
-__all__: Sequence[str] = ["LANES", "dot_float", "is_elementwise", "reduce_last", "reduce_other"]
+__all__: Sequence[str] = ["LANES", "combiner", "dot_float", "is_elementwise", "reduce_last", "reduce_other"]

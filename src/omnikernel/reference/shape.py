@@ -38,3 +38,19 @@ def reshape(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
 @means("tt.trans")
 def trans(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
     return [np.transpose(args[0], op.attributes["order"])]
+
+
+@means("tt.join")
+def join(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
+    return [np.stack(args, axis=-1)]
+
+
+@means("tt.split")
+def split(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
+    return [args[0][..., 0], args[0][..., 1]]
+
+
+@means("tt.cat")
+def cat(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
+    """In order, also where the op would allow another."""
+    return [np.concatenate(args)]
