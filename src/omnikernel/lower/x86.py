@@ -24,10 +24,12 @@ def in_registers(
     full = b.module.vector_bits // values[0].type.bits
     if "avx512f" not in features or not features.issuperset(needs):
         return None
-    if full * values[0].type.bits < 512 and "avx512vl" not in features:
-        return None
-    if lanes == full or ("avx512vl" in features and lanes in (full // 2, full // 4)):
+    vector_length = "avx512vl" in features
+    width = lanes * values[0].type.bits
+    if width == 512 == b.module.vector_bits or (vector_length and width in (128, 256)):
         return emit(values)
+    if b.module.vector_bits < 512 and not vector_length:
+        return None
     if lanes < full or lanes % full or (lanes // full) & (lanes // full - 1):
         return None
     parts = [emit([b.shuffle(v, None, range(at, at + full)) for v in values]) for at in range(0, lanes, full)]

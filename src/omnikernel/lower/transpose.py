@@ -1,0 +1,106 @@
+"""Computes a tile into a buffer whose rows run across the memory it is loaded from.
+
+A tile that is consecutive in memory along another dimension than its last one (a column-major operand, `tl.trans` of a
+load) is read in vectors along that dimension, turned in registers a small square at a time, and stored in rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..ir.ops import SCHEMA
+from ..ir.tile import Value
+from ..ir.types import shape_of
+from ..llvm.emit import I64, Builder, LValue
+from .evaluate import Address, Buffer, Evaluator
+from .index import Index, Ix
+from .memory import to_memory
+from .nest import Nest, shape_index
+
+if TYPE_CHECKING:
+    from .function import FunctionLowering
+
+# More ops than this behind a value, repeated for every row of a square, cost more to compile than turning saves.
+MOST_OPS = 4
+
+
+def turns(fl: FunctionLowering, value: Value, dim: int) -> bool:
+    """Whether a tile whose lanes run along `dim` is worth turning: a load, at most converted, of some size."""
+    shape = shape_of(value.type)
+    if dim < 0 or dim == len(shape) - 1 or min(shape[dim], shape[-1]) < 8:
+        return False
+    seen: set[Value] = set()
+    stack = [value]
+    ops = 0
+    while stack:
+        current = stack.pop()
+        if current in seen or current in fl.bindings:
+            continue
+        seen.add(current)
+        op = fl.definition(current)
+        if op.name == "tt.load":
+            continue
+        if SCHEMA[op.name].kind == "elementwise" and op.name != "arith.constant":
+            ops += 1
+        stack.extend(op.operands)
+    return ops <= MOST_OPS
+
+
+def transpose(b: Builder, rows: Sequence[LValue]) -> list[LValue]:
+    """n vectors of n lanes as their columns: log2(n) rounds, each of which swaps squares of half the size."""
+    rows = list(rows)
+    n = len(rows)
+    step = 1
+    while step < n:
+        for i in range(n):
+            if i & step:
+                continue
+            upper, lower = rows[i], rows[i + step]
+            rows[i] = b.shuffle(upper, lower, [lane if not lane & step else n + lane - step for lane in range(n)])
+            rows[i + step] = b.shuffle(upper, lower, [lane + step if not lane & step else n + lane for lane in range(n)])
+        step *= 2
+    return rows
+
+
+def materialise_turned(fl: FunctionLowering, value: Value, buffer: Buffer, dim: int) -> None:
+    """Compute a tile into a row-major buffer, with lanes along `dim`."""
+    shape = shape_of(value.type)
+    last = len(shape) - 1
+    size = min(8, shape[dim], shape[last])
+    ev = Evaluator(fl)
+    b = fl.b
+    columns: list[Ix] = []
+
+    def roots(index: Index) -> list[tuple[Value, Index]]:
+        return [(value, (*index[:last], column)) for column in columns]
+
+    nest = Nest(ev, shape, dim, roots, lambda _: [])
+    nest.lanes = size
+    index = shape_index(shape)
+    align = buffer.memory.bits // 8
+
+    def square(_: list[LValue]) -> list[LValue]:
+        vectors = [to_memory(ev, ev.spread(ev.evaluate(v, at), size), buffer.wide) for v, at in roots(tuple(index))]
+        corner = [Ix(ix.base, (), ix.level, ix.tag) if d == dim else ix for d, ix in enumerate(index)]
+        corner[last] = columns[0]
+        address = Address(buffer.pointer, 0, ev.buffer_form(buffer, tuple(corner)))
+        pointer, _ = ev.scalar_pointer(address, buffer.memory.scalar)
+        for row, vector in enumerate(transpose(b, vectors)):
+            place = b.gep(buffer.memory.scalar, pointer, b.integer(I64, row * buffer.strides[dim]))
+            b.store(vector, place, align)
+        return []
+
+    def band(i: LValue, _: list[LValue]) -> list[LValue]:
+        with ev.opened() as level:
+            with ev.at(level):
+                columns[:] = [Ix(b.add(i, b.integer(I64, j)) if j else i, (), level) for j in range(size)]
+            index[last] = columns[0]
+            nest.lane_loop(index, [], square)
+        return []
+
+    def bands() -> None:
+        b.loop(b.integer(I64, 0), b.integer(I64, shape[last]), size, [], band)
+
+    nest.for_each([d for d in range(last) if d != dim], index, bands)
+
