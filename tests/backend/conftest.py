@@ -16,6 +16,16 @@ import omnikernel
 SOURCE = Path(omnikernel.__file__).parents[1]
 Run = Callable[..., str]
 
+# Modules that seem not to be installed. (`sys.modules[name] = None` would do for Python, but not for Triton's C++.)
+HIDDEN = """
+import sys
+class Hidden:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in {names!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Hidden)
+"""
 # Stands in for compiled code: every launch is noted as (kernel, grid, arguments) in CALLS, and nothing is run.
 RECORDER = """
 import sys, types
@@ -54,7 +64,7 @@ def python(tmp_path: Path) -> Run:
 
     def run(code: str, env: dict[str, str] | None = None, recorder: bool = False, hide: tuple[str, ...] = ()) -> str:
         script = tmp_path / "script.py"
-        hidden = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in hide)
+        hidden = HIDDEN.format(names=hide) if hide else ""
         script.write_text(hidden + (RECORDER if recorder else "") + textwrap.dedent(code))
         own = {
             "PYTHONPATH": os.pathsep.join((str(info.parent), str(SOURCE))),

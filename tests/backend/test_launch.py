@@ -187,7 +187,7 @@ def test_errors_name_the_kernel_and_are_tritons_too(python: Run) -> None:
 import copy as copying, pickle
 from omnikernel.errors import UnsupportedOp
 
-def refuse(text, options, *rest):
+def refuse(text, options, *rest, **named):
     raise UnsupportedOp("op tt.foo is not supported, at script.py:7")
 
 pipeline.compile_text = refuse

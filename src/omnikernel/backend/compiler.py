@@ -14,9 +14,9 @@ from .availability import report
 
 def _load() -> type[BaseBackend]:
     try:
-        from . import cpu_compiler
+        from .cpu_compiler import CPUBackend
 
-        return cpu_compiler.CPUBackend
+        return CPUBackend
     except Exception as error:
         report(error)
 

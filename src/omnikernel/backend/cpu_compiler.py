@@ -75,6 +75,8 @@ def _compiled(text: str, options: Options) -> Artefact:
     Triton's cache is keyed by source and every option, ours by the TTIR that comes of them: tuning configurations and
     edits that lead to the same TTIR cost no second compilation.
     """
+    import triton
+
     from .. import config, pipeline
     from ..llvm import jit
     from ..runtime.cache import KernelCache, key
@@ -83,7 +85,7 @@ def _compiled(text: str, options: Options) -> Artefact:
     name = key(text, options, jit.host_target())
     artefact = cache.get(name)
     if artefact is None:
-        artefact = pipeline.compile_text(text, options)
+        artefact = pipeline.compile_text(text, options, version=triton.__version__)
         # A launcher compiles the other variant from the same text.
         artefact = replace(artefact, texts={"ttir": text, **artefact.texts})
         cache.put(name, artefact)

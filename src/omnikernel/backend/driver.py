@@ -14,10 +14,11 @@ from .availability import report
 
 def _load() -> type[DriverBase]:
     try:
-        from . import cpu_driver, importing
+        from .cpu_driver import CPUDriver
+        from .importing import arrange
 
-        importing.arrange()
-        return cpu_driver.CPUDriver
+        arrange()
+        return CPUDriver
     except Exception as error:
         report(error)
 

@@ -5,6 +5,7 @@ Imported only while compiling: Triton's own modules are not loaded when the back
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,5 +51,5 @@ def as_compilation_errors(kernel: str) -> Iterator[None]:
         yield
     except _KINDS as error:
         text = str(error)
-        message = text if kernel in text else f"kernel {kernel}: {text}"
+        message = text if re.search(rf"\bkernel\W+{re.escape(kernel)}\b", text) else f"kernel {kernel}: {text}"
         raise compilation_error(next(kind for kind in _KINDS if isinstance(error, kind)))(message) from error

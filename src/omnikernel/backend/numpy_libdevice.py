@@ -99,10 +99,13 @@ _EXACT: dict[str, Callable[..., Array]] = {"nextafter": np.nextafter}
 def evaluate(symbol: str, operands: Sequence[Array]) -> Array | None:
     """The value of `__nv_<name>` on arrays; None where this module does not know the function."""
     name = symbol.removeprefix("__nv_")
-    for table, widen in ((_UNARY, True), (_BINARY, True), (_EXACT, False)):
-        for candidate in (name, name.removesuffix("f"), name.removesuffix("d"), name.removeprefix("fast_")[:-1]):
+    if name.startswith("fast_"):
+        name = name.removeprefix("fast_").removesuffix("f")
+    # f32 forms end in f (and some f64 forms of predicates in d), which may also be the last letter of a name: erf.
+    for candidate in (name, name.removesuffix("f"), name.removesuffix("d")):
+        for table in (_UNARY, _BINARY, _EXACT):
             if candidate in table:
-                values = [_wide(operand) if widen else operand for operand in operands]
+                values = operands if table is _EXACT else [_wide(operand) for operand in operands]
                 with np.errstate(all="ignore"):
                     return np.asarray(table[candidate](*values))
     return None
