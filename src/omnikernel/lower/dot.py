@@ -31,7 +31,7 @@ def blocking(m: int, n: int, k: int, bits: int, vector_bits: int) -> Blocking:
     lanes = min(n, vector_bits // bits)
     vectors = max(1, min(2, n // lanes))
     rows = min(m, 8 if vector_bits == 512 else 4)
-    return Blocking(rows, lanes, vectors, min(4, k))
+    return Blocking(rows, lanes, vectors, min(2, k))
 
 
 def accumulator_type(op: Op) -> Scalar:
