@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import mpmath as mp
@@ -86,7 +87,8 @@ def fit(task: Fit) -> tuple[dict[int, Real], Real]:
 
 
 LN2, SQRT2 = mp.log(2), mp.sqrt(2)
-LOG_LOW, LOG_HIGH = 1 / SQRT2 - 1, SQRT2 - 1
+# From sqrt(1/2) to 3/2: both ways to choose the exponent, [sqrt(1/2), sqrt(2)) and [3/4, 3/2).
+LOG_LOW, LOG_HIGH = 1 / SQRT2 - 1, mp.mpf("0.5")
 
 
 def _log_s(s: Real) -> Real:
@@ -94,6 +96,7 @@ def _log_s(s: Real) -> Real:
     return mp.log((1 + s) / (1 - s))
 
 
+@cache
 def _erfcx(q: Real) -> Real:
     """(1 + 2 x) exp(x^2) erfc(x) at x = 4 (1 + q) / (1 - q)."""
     x = 4 * (1 + q) / (1 - q)
@@ -103,28 +106,37 @@ def _erfcx(q: Real) -> Real:
     return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
 
 
+def _log_erfc(x: Real) -> Real:
+    """log(erfc(x)), by the asymptotic series where erfc itself would need hundreds of digits."""
+    if x < 9:
+        return mp.log(mp.erfc(x))
+    series = sum((-1) ** n * mp.fac2(2 * n - 1) / (2 * x * x) ** n for n in range(30))
+    return -x * x - mp.log(x * mp.sqrt(mp.pi)) + mp.log(series)
+
+
+@cache
 def _erfinv(w: Real) -> Real:
     """erfinv(y) / y at y = sqrt(1 - exp(-w))."""
-    with mp.workdps(150):
-        if w == 0:
-            return mp.sqrt(mp.pi) / 2
-        tail = mp.exp(-w)
-        y = mp.sqrt(1 - tail)
-        guess = mp.sqrt(w - mp.log(w * mp.pi) / 2) if w > 4 else mp.mpf(y)
-        aim = mp.log(tail / (1 + y))
+    if w == 0:
+        return mp.sqrt(mp.pi) / 2
+    with mp.workdps(120):
+        y = mp.sqrt(1 - mp.exp(-w))
+        aim = -w - mp.log(1 + y)  # log(1 - y)
+        guess = mp.sqrt(w - mp.log(w * mp.pi) / 2) if w > 4 else y
         for _ in range(8):  # Newton on log(erfc), which keeps the digits of the tail
-            density = -2 / mp.sqrt(mp.pi) * mp.exp(-guess * guess)
-            guess -= (mp.log(mp.erfc(guess)) - aim) * mp.erfc(guess) / density
+            error = _log_erfc(guess) - aim
+            guess += error * mp.exp(_log_erfc(guess) + guess * guess) * mp.sqrt(mp.pi) / 2
         return guess / y
 
 
+@cache
 def _bessel(order: int, u: Real) -> Real:
     """sqrt(x) exp(-x) I_order(x) at x = 8 / (u + 1/2)."""
     x = 8 / (u + mp.mpf("0.5"))
     return mp.sqrt(x) * mp.exp(-x) * mp.besseli(order, x)
 
 
-S_HIGH = LOG_HIGH / (2 + LOG_HIGH)
+S_HIGH = max(LOG_HIGH / (2 + LOG_HIGH), -LOG_LOW / (2 + LOG_LOW))
 # Each target has its leading terms taken away, so that these are exact in the polynomial: see the docstrings there.
 TASKS = {
     # exp(r) = 1 + r + r^2 P(r)
@@ -137,7 +149,7 @@ TASKS = {
         lambda f: mp.log(1 + f) - f + f * f / 2, lambda f: mp.log(1 + f), range(3, 12), LOG_LOW, LOG_HIGH, 24
     ),
     # log(1 + f) = 2 s + s^3 P(s^2), s = f / (2 + f)
-    "LOG_F64": Fit(lambda s: _log_s(s) - 2 * s, _log_s, range(3, 17, 2), mp.mpf(0), S_HIGH, 53),
+    "LOG_F64": Fit(lambda s: _log_s(s) - 2 * s, _log_s, range(3, 19, 2), mp.mpf(0), S_HIGH, 53),
     # sin(r) = r + r^3 P(r^2); cos(r) = 1 - r^2/2 + r^4 P(r^2)
     "SIN_F32": Fit(lambda r: mp.sin(r) - r, mp.sin, range(3, 10, 2), mp.mpf(0), mp.pi / 4, 24),
     "COS_F32": Fit(lambda r: mp.cos(r) - 1 + r * r / 2, mp.cos, range(4, 9, 2), mp.mpf(0), mp.pi / 4, 24),
@@ -155,14 +167,25 @@ TASKS = {
     # atan(z) = z + z^3 P(z^2)
     "ATAN": Fit(lambda z: mp.atan(z) - z, mp.atan, range(3, 26, 2), mp.mpf(0), mp.mpf(1), 53),
     # (1 + 2 x) exp(x^2) erfc(x) = P((x - 4) / (x + 4))
-    "ERFCX": Fit(lambda q: _erfcx(q), lambda q: _erfcx(q), range(0, 18), mp.mpf(-1), mp.mpf("0.9999"), 53),
-    # erfinv(y) = y P(w - 2.5), w = -log(1 - y^2) < 5; y P(w - 10.5) for w < 16; y P(sqrt(w) - 7) above
+    "ERFCX": Fit(_erfcx, _erfcx, range(0, 18), mp.mpf(-1), mp.mpf("0.9999"), 53),
+    # erfinv(y) = y P(w - 2.5), w = -log(1 - y^2) < 5; y P(w - 10.5) for w < 16; y P(sqrt(w) - 7) for w < 110;
+    # y P(sqrt(w) - 19) above
     "ERFINV_SMALL": Fit(lambda w: _erfinv(w + 2.5), lambda w: mp.mpf(1), range(0, 15), mp.mpf(-2.5), mp.mpf(2.5), 53),
-    "ERFINV_MIDDLE": Fit(lambda w: _erfinv(w + 10.5), lambda w: mp.mpf(1), range(0, 15), mp.mpf("-5.5"), mp.mpf("5.5"), 53),
-    "ERFINV_LARGE": Fit(lambda s: _erfinv((s + 7) ** 2), lambda s: s + 7, range(0, 15), mp.mpf("-3"), mp.mpf("3.5"), 53),
+    "ERFINV_MIDDLE": Fit(
+        lambda w: _erfinv(w + 10.5), lambda w: mp.mpf(1), range(0, 15), mp.mpf("-5.5"), mp.mpf("5.5"), 53
+    ),
+    "ERFINV_LARGE": Fit(
+        lambda s: _erfinv((s + 7) ** 2), lambda s: s + 7, range(0, 15), mp.mpf("-3"), mp.mpf("3.5"), 53
+    ),
+    "ERFINV_HUGE": Fit(lambda s: _erfinv((s + 19) ** 2), lambda s: s + 19, range(0, 12), mp.mpf("-9"), mp.mpf("9"), 53),
+    "ERFCX_F64": Fit(_erfcx, _erfcx, range(0, 31), mp.mpf(-1), mp.mpf("0.9999"), 53),
     # I_0(x) = exp(x) / sqrt(x) P(8 / x - 0.5) for x > 8, and I_1 alike
-    "I0_LARGE": Fit(lambda u: _bessel(0, u), lambda u: _bessel(0, u), range(0, 22), mp.mpf("-0.4999"), mp.mpf("0.5"), 53),
-    "I1_LARGE": Fit(lambda u: _bessel(1, u), lambda u: _bessel(1, u), range(0, 22), mp.mpf("-0.4999"), mp.mpf("0.5"), 53),
+    "I0_LARGE": Fit(
+        lambda u: _bessel(0, u), lambda u: _bessel(0, u), range(0, 22), mp.mpf("-0.4999"), mp.mpf("0.5"), 53
+    ),
+    "I1_LARGE": Fit(
+        lambda u: _bessel(1, u), lambda u: _bessel(1, u), range(0, 22), mp.mpf("-0.4999"), mp.mpf("0.5"), 53
+    ),
 }
 
 

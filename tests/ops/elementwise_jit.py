@@ -39,8 +39,11 @@ DTYPES: dict[str, Any] = {
     "f8E4M3B11FNUZ": np.dtype(ml_dtypes.float8_e4m3b11fnuz),
 }
 # Functions of the C library that generated code may call.
-LIBM = set("fma fmod fmodf sin cos sinf cosf tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh".split())  # noqa: SIM905
-LIBM |= set("exp10 expm1 log10 log1p pow cbrt hypot erf erfc lgamma tgamma j0 j1 jn y0 y1 yn remainder remainderf".split())  # noqa: SIM905
+_NAMES = """
+    fma fmod fmodf sin cos sinf cosf tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh exp10 expm1 log10 log1p
+    pow cbrt hypot erf erfc lgamma tgamma j0 j1 jn y0 y1 yn remainder remainderf
+"""
+LIBM = frozenset(_NAMES.split())
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()

@@ -16,9 +16,58 @@ from omnikernel.errors import UnsupportedOp
 from omnikernel.lower.math import MATH
 
 INF, NAN = math.inf, math.nan
-SPECIAL = [0.0, -0.0, INF, -INF, NAN, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, 3.0, -3.0, 1e10, -1e10, 1e30, 5e-324, -5e-324]
-SPECIAL += [1e-45, -1e-45, 1e-40, 2.0**-126, 2.0**-1022, 1e-310, 3.4e38, -3.4e38, 1.7e308, 1e-20, -1e-20, 88.7228, 88.73]
-SPECIAL += [-87.33, -103.9, -103.98, 709.78, 709.79, -745.13, -745.14, 127.99, 128.0, -149.0, -150.0, 1023.9, 1024.0, -1075.0]
+SPECIAL = [
+    0.0,
+    -0.0,
+    INF,
+    -INF,
+    NAN,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    2.0,
+    -2.0,
+    1.5,
+    3.0,
+    -3.0,
+    1e10,
+    -1e10,
+    1e30,
+    5e-324,
+    -5e-324,
+]
+SPECIAL += [
+    1e-45,
+    -1e-45,
+    1e-40,
+    2.0**-126,
+    2.0**-1022,
+    1e-310,
+    3.4e38,
+    -3.4e38,
+    1.7e308,
+    1e-20,
+    -1e-20,
+    88.7228,
+    88.73,
+]
+SPECIAL += [
+    -87.33,
+    -103.9,
+    -103.98,
+    709.78,
+    709.79,
+    -745.13,
+    -745.14,
+    127.99,
+    128.0,
+    -149.0,
+    -150.0,
+    1023.9,
+    1024.0,
+    -1075.0,
+]
 
 # Dense sweeps beyond the random bits: (low, high) of a linear grid.
 RANGES: dict[str, tuple[float, float]] = {
@@ -129,6 +178,102 @@ TWO: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "fdim": _fdim,
     "fdividef": np.divide,
 }
+
+
+def _erfcx(x: Any) -> Any:
+    if x < 200:
+        return mpmath.exp(x * x) * mpmath.erfc(x)
+    return (1 - 1 / (2 * x**2) + 3 / (4 * x**4) - 15 / (8 * x**6)) / (x * mpmath.sqrt(mpmath.pi))
+
+
+def _inverse_erfc(x: Any) -> Any:
+    """By Newton's method on log(erfc), in the tail that holds x."""
+    if not 0 < x < 2:
+        raise ValueError
+    if x > 1:
+        return -_inverse_erfc(2 - x)
+    if x > 0.9:
+        return mpmath.erfinv(1 - x)
+    y = mpmath.sqrt(-mpmath.log(x) - mpmath.log(-mpmath.log(x) + 1) / 2) if x < 0.1 else 1 - x
+    for _ in range(9):
+        tail = mpmath.erfc(y)
+        y += mpmath.log(tail / x) * tail * mpmath.exp(y * y) * mpmath.sqrt(mpmath.pi) / 2
+    return y
+
+
+def _inverse_erf(x: Any) -> Any:
+    return mpmath.erfinv(x) if abs(x) < 0.1 else mpmath.sign(x) * _inverse_erfc(1 - abs(x))
+
+
+# Functions that mpmath evaluates slowly: at points of their own, special values by hand.
+RARE: dict[str, tuple[Callable[..., Any], dict[str, np.ndarray], list[tuple[float, float]]]] = {
+    "erfcx": (
+        _erfcx,
+        {
+            "f32": np.concatenate([np.linspace(-9.3, 20, 900), 10.0 ** np.arange(-30, 37)]),
+            "f64": np.concatenate([np.linspace(-26.6, 40, 900), 10.0 ** np.arange(-300, 300, 7)]),
+        },
+        [(INF, 0.0), (-INF, INF), (-30.0, INF), (NAN, NAN)],
+    ),
+    "normcdf": (
+        lambda x: mpmath.erfc(-x / mpmath.sqrt(2)) / 2,
+        {"f32": np.linspace(-14, 7, 900), "f64": np.linspace(-38, 9, 900)},
+        [(INF, 1.0), (-INF, 0.0), (-50.0, 0.0), (0.0, 0.5), (NAN, NAN)],
+    ),
+    "erfinv": (
+        _inverse_erf,
+        dict.fromkeys(
+            ("f32", "f64"),
+            np.concatenate(
+                [np.linspace(-0.9999, 0.9999, 500), 1 - 2.0 ** -np.arange(5, 23), 10.0 ** -np.arange(1, 38)]
+            ),
+        ),
+        [(1.0, INF), (-1.0, -INF), (1.5, NAN), (-2.0, NAN), (0.0, 0.0), (-0.0, -0.0), (INF, NAN), (NAN, NAN)],
+    ),
+    "erfcinv": (
+        _inverse_erfc,
+        {
+            "f32": np.concatenate([np.linspace(0.001, 1.999, 500), 10.0 ** -np.arange(1, 45)]),
+            "f64": np.concatenate([np.linspace(0.001, 1.999, 500), 10.0 ** -np.arange(1, 308, 3)]),
+        },
+        [(0.0, INF), (2.0, -INF), (3.0, NAN), (-1.0, NAN), (1.0, 0.0), (NAN, NAN)],
+    ),
+    "normcdfinv": (
+        lambda x: -mpmath.sqrt(2) * _inverse_erfc(2 * x),
+        {
+            "f32": np.concatenate([np.linspace(0.001, 0.999, 500), 10.0 ** -np.arange(1, 45)]),
+            "f64": np.concatenate([np.linspace(0.001, 0.999, 500), 10.0 ** -np.arange(1, 308, 3)]),
+        },
+        [(0.0, -INF), (1.0, INF), (2.0, NAN), (-1.0, NAN), (NAN, NAN)],
+    ),
+    "cyl_bessel_i0": (
+        lambda x: mpmath.besseli(0, x),
+        {
+            "f32": np.linspace(-89, 89, 500),
+            "f64": np.concatenate([np.linspace(-30, 30, 500), np.linspace(30, 712, 100)]),
+        },
+        [(0.0, 1.0), (INF, INF), (-INF, INF), (1e30, INF), (NAN, NAN)],
+    ),
+    "cyl_bessel_i1": (
+        lambda x: mpmath.besseli(1, x),
+        {
+            "f32": np.linspace(-89, 89, 500),
+            "f64": np.concatenate([np.linspace(-30, 30, 500), np.linspace(30, 712, 100)]),
+        },
+        [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (-1e30, -INF), (NAN, NAN)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), [(n, k) for n in RARE for k in MATH[n].emit])
+def test_rare(name: str, kind: str) -> None:
+    function, grids, special = RARE[name]
+    grid = grids[kind].astype(DTYPES[kind])
+    x = np.concatenate([grid, np.array([at for at, _ in special], DTYPES[kind])])
+    with np.errstate(all="ignore"):
+        exact = np.concatenate([mp_function(function)(grid), np.array([value for _, value in special], np.longdouble)])
+    for target in TARGETS:
+        check(name, kind, [x], exact, target, 8)
 
 
 # mpmath does not know -0.
@@ -245,7 +390,20 @@ def test_math_ops_are_the_rows(name: str) -> None:
 def test_only_the_c_librarys_functions_are_called(target: str) -> None:
     arity = {"pow": 2, "fma": 3, "norm3d": 3, "rnorm3d": 3, "norm4d": 4, "rnorm4d": 4}
     two = {*TWO, "nextafter", "remainder", "fmax", "fmin"}
-    for name in [*ONE, *SLOW, *TWO, "fma", "nextafter", "remainder", "fmax", "fmin", "norm3d", "norm4d", "lgamma", "tgamma"]:
+    for name in [
+        *ONE,
+        *SLOW,
+        *TWO,
+        "fma",
+        "nextafter",
+        "remainder",
+        "fmax",
+        "fmin",
+        "norm3d",
+        "norm4d",
+        "lgamma",
+        "tgamma",
+    ]:
         for kind in MATH[name].emit:
             count = arity.get(name, 2 if name in two else 1)
             symbol = f"__nv_{name}{'f' if kind == 'f32' else ''}"

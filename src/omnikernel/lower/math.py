@@ -16,7 +16,7 @@ from ..errors import UnsupportedOp
 from ..ir.tile import Op
 from ..ir.types import Scalar
 from ..llvm.emit import Builder
-from . import conversions, exact, wide
+from . import conversions, directed, exact, special, wide
 from .arith import fma, maxnum, minnum, per_lane, result_element, rounded
 from .casts import resize
 from .lanes import REGISTER, Lanes, elementwise, is_narrow
@@ -89,6 +89,8 @@ def rsqrt(x: Num) -> Num:
 CODY = "Cody-Waite reduction, own minimax polynomial"
 LIBM = "C library"
 WIDE = "f32 in f64 arithmetic; f64 by the C library"
+MINIMAX = "own minimax polynomials in f64 arithmetic"
+SERIES = "power series, own minimax polynomial beyond 8; f64 arithmetic"
 LANES = "C library, f32 computed as f64"
 
 _add("exp", exp, {"f32": 1.1, "f64": 1.2}, source=CODY, aliases=["__nv_fast_expf"])
@@ -126,18 +128,26 @@ _wide("tan", wide.tan, aliases=["__nv_fast_tanf"])
 _wide("pow", wide.power, aliases=["__nv_fast_powf"])
 _wide("cbrt", wide.cbrt, 4)
 _wide("hypot", wide.hypot)
-for _name in ("erfc", "lgamma", "tgamma", "j0", "j1", "y0", "y1"):
+_add("erfc", {"f32": wide.single(special.erfc), "f64": libm("erfc")}, {"f32": 0.52, "f64": 6}, source=WIDE)
+_add("erfcx", wide.single_and_double(special.erfcx), {"f32": 0.52, "f64": 4}, source=MINIMAX)
+_add(
+    "normcdf", {"f32": wide.single(special.normcdf), "f64": special.normcdf_f64}, {"f32": 0.52, "f64": 10}, source=WIDE
+)
+for _name, _narrow, _full in (
+    ("erfinv", special.erfinv, special.erfinv_f64),
+    ("erfcinv", special.erfcinv, special.erfcinv_f64),
+    ("normcdfinv", special.normcdfinv, special.normcdfinv_f64),
+):
+    _add(_name, {"f32": wide.single(_narrow), "f64": _full}, {"f32": 0.52, "f64": 4}, source=MINIMAX)
+_add("cyl_bessel_i0", wide.single_and_double(special.bessel_i0), {"f32": 0.52, "f64": 6}, source=SERIES)
+_add("cyl_bessel_i1", wide.single_and_double(special.bessel_i1), {"f32": 0.52, "f64": 6}, source=SERIES)
+for _name in ("lgamma", "tgamma", "j0", "j1", "y0", "y1"):
     _wide(_name, libm(_name), 10)
 _add("powi", {"f32": wide.single(wide.power_of_integer), "f64": wide.power_of_integer_by_libm}, 2, "pow", WIDE)
 
 
-def _double(name: str, function: Emitter, ulp: float, reference: str = "") -> None:
-    """Both types by one formula in doubles."""
-    _add(name, {"f32": wide.single(function), "f64": function}, {"f32": 0.52, "f64": ulp}, reference, "f64 arithmetic")
-
-
-_double("sinpi", wide.sinpi, 1.5)
-_double("cospi", wide.cospi, 1.5)
+_add("sinpi", wide.single_and_double(wide.sinpi), {"f32": 0.52, "f64": 1.5}, source=CODY)
+_add("cospi", wide.single_and_double(wide.cospi), {"f32": 0.52, "f64": 1.5}, source=CODY)
 for _name, _function, _core in (
     ("rcbrt", wide.rcbrt, libm("cbrt")),
     ("rhypot", wide.rhypot, wide.chained(libm("hypot"))),
@@ -230,7 +240,30 @@ def _conversions() -> None:
     _add("double2float_rn", {"f64": Num.single}, 0.5)
 
 
+def _directed() -> None:
+    """Arithmetic and conversions that round toward zero, down or up."""
+    for mode in directed.MODES:
+        for name, make in (
+            ("add", directed.add),
+            ("sub", directed.sub),
+            ("mul", directed.mul),
+            ("div", directed.div),
+            ("rcp", directed.rcp),
+            ("sqrt", directed.sqrt),
+        ):
+            for letter, kind in (("f", "f32"), ("d", "f64")):
+                _add(f"{letter}{name}_{mode}", {kind: make(mode)}, 1, source="exact error of the rounded result")
+        _add(f"fmaf_{mode}", {"f32": directed.fma(mode)}, 1, source="rounding to odd in f64")
+        _add(f"double2float_{mode}", {"f64": directed.double_to_float(mode)}, 1)
+        for source, kind in (("int", "i32"), ("ll", "i64")):
+            for target, scalar in (("float", "float"), ("double", "double")):
+                for prefix in ("", "u"):
+                    emit = directed.from_integer(scalar, mode, signed=not prefix)
+                    _add(f"{prefix}{source}2{target}_{mode}", {kind: emit}, 1)
+
+
 _conversions()
+_directed()
 
 
 def _evaluate(b: Builder, op: Op, row: Row, operands: Sequence[Lanes]) -> Sequence[Lanes]:

@@ -2,42 +2,48 @@
 
 Stage: lowering. In and out: `Num`, any number of lanes. Coefficients come from tools/minimax.py.
 
-Method: x = 2^k m with sqrt(1/2) <= m < sqrt(2), f = m - 1 (exact), log(x) = k ln2 + log(1 + f). In f64 log(1 + f) is
+Method: x = 2^k m with sqrt(1/2) <= m < sqrt(2) or so, f = m - 1 (exact), log(x) = k ln2 + log(1 + f). In f64 log(1 + f) is
 written in s = f / (2 + f), as in Sun's fdlibm, with coefficients of our own.
 """
 
 from __future__ import annotations
 
+from . import x86
 from .number import Num, horner
 from .polynomials_exp import LN2_HIGH_F32, LN2_HIGH_F64, LN2_LOW_F32, LN2_LOW_F64
 
 # log(1 + f) = f - f^2/2 + f^3 P(f)
 LOG_F32 = (
-    0.3333331346511841,
-    -0.25000011920928955,
-    0.20002074539661407,
-    -0.1666785478591919,
-    0.14220190048217773,
-    -0.12408176809549332,
-    0.11886551976203918,
-    -0.11660909652709961,
-    0.06732471287250519,
+    0.33333319425582886,
+    -0.2500027120113373,
+    0.20001770555973053,
+    -0.1665395200252533,
+    0.14216303825378418,
+    -0.12638096511363983,
+    0.12129182368516922,
+    -0.10450004786252975,
+    0.04799598455429077,
 )
 # log((1 + s) / (1 - s)) = 2 s + s^3 P(s^2)
 LOG_F64 = (
-    0.6666666666666734,
-    0.39999999999417246,
-    0.2857142874182766,
-    0.22222198629391088,
-    0.18183561470503878,
-    0.153141219885679,
-    0.1479525041539848,
+    0.666666666666666,
+    0.40000000000056396,
+    0.28571428555930223,
+    0.22222224282697398,
+    0.18181666785700148,
+    0.15391080367419943,
+    0.1317415210657784,
+    0.138391895825389,
 )
 INFINITY, NAN = float("inf"), float("nan")
 
 
 def exponent_and_fraction(x: Num) -> tuple[Num, Num]:
     """k and f of the method above, as floats, for positive finite x. Subnormals are scaled up first."""
+    exponent, mantissa = x86.exponent(x.b, x.v), x86.mantissa(x.b, x.v)
+    if exponent is not None and mantissa is not None:  # here 3/4 <= m < 3/2
+        k, m = x.new(exponent), x.new(mantissa)
+        return (m < 1.0).where(k + 1.0, k), m - 1.0
     bits, low, root = (52, 2.0**-1022, 0x3FE6A09E667F3BCD) if x.is_double else (23, 2.0**-126, 0x3F3504F3)
     tiny = x < low
     word = tiny.where(x * 2.0**bits, x).bits()
@@ -62,9 +68,12 @@ def _small_to_double(k: Num) -> Num:
 
 def with_specials(x: Num, value: Num) -> Num:
     """log(0) = -inf, log of negative numbers and NaN = NaN, log(inf) = inf; else the value."""
-    special = x.equals(0.0).where(-INFINITY, x.equals(INFINITY).where(x, NAN))
-    inside = (x > 0.0).v, (x < INFINITY).v
-    return x.new(x.b.and_(*inside)).where(value, special)
+    instruction = x86.logarithm_specials(x.b, x.v, value.v)
+    if instruction is not None:
+        return x.new(instruction)
+    value = x.equals(0.0).where(-INFINITY, value)
+    value = (x < 0.0).where(NAN, value)
+    return x.compare("uge", INFINITY).where(x, value)  # NaN too
 
 
 def log(x: Num) -> Num:

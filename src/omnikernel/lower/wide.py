@@ -43,6 +43,11 @@ def single(function: Callable[..., Num]) -> Callable[..., Num]:
     return emit
 
 
+def single_and_double(function: Callable[..., Num]) -> dict[str, Callable[..., Num]]:
+    """The emitters of both types of a function whose formula in doubles is accurate for both."""
+    return {"f32": single(function), "f64": function}
+
+
 def expm1(x: Num) -> Num:
     near = (x + (x * x) * (x * (1 / 6) + 0.5)).copysign(x)
     return (x.abs() < SMALL).where(near, exp(x) - 1.0)
