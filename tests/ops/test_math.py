@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -427,3 +431,11 @@ def test_unknown_symbol_is_refused() -> None:
 def test_wrong_type_is_refused() -> None:
     with pytest.raises(UnsupportedOp, match="popc of f32"):
         run("tt.extern_elementwise", [np.ones(4, np.float32)], ["i32"], symbol="__nv_popc")
+
+
+def test_page_is_up_to_date() -> None:
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    command = [sys.executable, str(root / "tools" / "math_table.py"), "--check"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

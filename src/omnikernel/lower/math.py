@@ -252,14 +252,16 @@ def _directed() -> None:
             ("sqrt", directed.sqrt),
         ):
             for letter, kind in (("f", "f32"), ("d", "f64")):
-                _add(f"{letter}{name}_{mode}", {kind: make(mode)}, 1, source="exact error of the rounded result")
-        _add(f"fmaf_{mode}", {"f32": directed.fma(mode)}, 1, source="rounding to odd in f64")
-        _add(f"double2float_{mode}", {"f64": directed.double_to_float(mode)}, 1)
+                _add(f"{letter}{name}_{mode}", {kind: make(mode)}, 0, source="exact error of the rounded result")
+        _add(f"fmaf_{mode}", {"f32": directed.fma(mode)}, 0, source="rounding to odd in f64")
+        _add(
+            f"double2float_{mode}", {"f64": directed.double_to_float(mode)}, source="exact error of the rounded result"
+        )
         for source, kind in (("int", "i32"), ("ll", "i64")):
             for target, scalar in (("float", "float"), ("double", "double")):
                 for prefix in ("", "u"):
                     emit = directed.from_integer(scalar, mode, signed=not prefix)
-                    _add(f"{prefix}{source}2{target}_{mode}", {kind: emit}, 1)
+                    _add(f"{prefix}{source}2{target}_{mode}", {kind: emit}, source="exact error of the rounded result")
 
 
 _conversions()
