@@ -48,6 +48,7 @@ class Operator:
         self._handlers: dict[type, Handler] = {}
         self._bindings: dict[str, Handler] = {}
         self._torch_binding: Any = None
+        self._jax_functions: dict[Any, Any] = {}
         self._checked_writes = not self.checker.mutable
         functools.update_wrapper(self, function)
 

@@ -74,6 +74,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     }
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
-    if (PyModule_AddFunctions(module, ok_dispatch_methods) != 0 || ok_dispatch_init(module) != 0) Py_CLEAR(module);
+    if (PyModule_AddFunctions(module, ok_dispatch_methods) != 0 || ok_dispatch_init(module) != 0 ||
+        PyModule_AddFunctions(module, ok_xla_methods) != 0)
+        Py_CLEAR(module);
     return module;
 }

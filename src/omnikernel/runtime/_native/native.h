@@ -35,6 +35,8 @@ typedef struct {
  * Returns 0, the number of the failed assert with the program's x, y, z in `fault`, or OK_NO_MEMORY. */
 int32_t ok_pool_run(const ok_launch *launch, int32_t fault[3]);
 int ok_pool_init(void);
+/* 64-byte aligned scratch of the calling thread, kept for its next launch; NULL where memory is out. */
+void *ok_thread_arena(size_t bytes);
 void ok_pool_set_threads(int threads);
 int ok_pool_threads(void);
 
@@ -63,5 +65,6 @@ PyObject *ok_read(PyObject *self, PyObject *object);
 
 extern PyMethodDef ok_dispatch_methods[];
 int ok_dispatch_init(PyObject *module);
+extern PyMethodDef ok_xla_methods[];
 
 #endif

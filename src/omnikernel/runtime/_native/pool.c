@@ -72,6 +72,8 @@ static void *thread_arena(size_t bytes) {
     return base;
 }
 
+void *ok_thread_arena(size_t bytes) { return thread_arena(bytes); }
+
 /* ---- claiming and running chunks ---- */
 
 static int64_t now_ns(void) {
