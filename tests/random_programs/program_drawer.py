@@ -6,7 +6,7 @@ integers of NaN bit patterns never observed, loops that end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -373,30 +373,33 @@ class Drawer:
         text = f"tt.fp_to_fp {value.name}, rounding = rtne : {value.type} -> {type_text(kind, value.shape)}"
         return self.w.op(kind, value.shape, text)
 
+    def combine_body(self, kind: str) -> str:
+        """The op of a combine region; `scaled` is a * 0.5 - b."""
+        if kind == "i1":
+            return self.choice(["andi", "ori", "xori"])
+        if kind in INTEGERS:
+            return self.choice(["addi", "muli", "xori", "maxsi", "minui", "andi"])
+        return self.choice(["addf", "addf", "maxnumf", "minnumf", "maximumf", "mulf", "scaled"])
+
+    def combine_region(self, kind: str, name: str) -> None:
+        """The block of a combine region of one operand, for tt.reduce or tt.scan."""
+        body = self.combine_body(kind)
+        old, new = Val(self.w.name(), kind), Val(self.w.name(), kind)
+        self.w.line(f"^bb0({old.name}: {kind}, {new.name}: {kind}):")
+        with self.w.inside():
+            if body == "scaled":
+                old = self.w.binary("arith.mulf", old, self.w.constant(0.5, kind))
+                body = "subf"
+            result = self.w.binary(f"arith.{body}", old, new)
+            self.w.line(f"{name}.return {result.name} : {kind}")
+
     def reduce(self, value: Val, axis: int | None = None) -> Val:
         axis = self.number(0, len(value.shape) - 1) if axis is None else axis
         if value.kind in FP8:
             value = self.convert(value, "f32")
-        if value.kind == "i1":
-            body = self.choice(["andi", "ori", "xori"])
-        elif value.kind in INTEGERS:
-            body = self.choice(["addi", "muli", "xori", "maxsi", "minui", "andi"])
-        else:
-            body = self.choice(["addf", "addf", "maxnumf", "minnumf", "maximumf", "mulf", "scaled"])
         rest = value.shape[:axis] + value.shape[axis + 1 :]
         made = Val(self.w.name(), value.kind, rest)
-        a, b = self.w.name(), self.w.name()
         self.w.line(f'{made.name} = "tt.reduce"({value.name}) <{{axis = {axis} : i32}}> ({{')
-        self.w.line(f"^bb0({a}: {value.kind}, {b}: {value.kind}):")
-        with self.w.inside():
-            old, new = Val(a, value.kind), Val(b, value.kind)
-            if body == "scaled":
-                old = self.w.binary("arith.mulf", old, self.w.constant(0.5, value.kind))
-                body = "subf"
-            result = self.w.binary(f"arith.{body}", old, new)
-            self.w.line(f"tt.reduce.return {result.name} : {value.kind}")
+        self.combine_region(value.kind, "tt.reduce")
         self.w.line(f"}}) : ({value.type}) -> {made.type}")
         return made
-
-
-Step = Callable[[], None]

@@ -149,6 +149,53 @@ class Steps(Drawer):
         if tiles:
             self.pool.append(self.reduce(self.choice(tiles[-4:])))
 
+    def scan(self) -> None:
+        tiles = [v for v in self.pool if v.shape and v.kind not in FP8]
+        if not tiles:
+            return
+        value = self.choice(tiles[-4:])
+        axis, reverse = self.number(0, len(value.shape) - 1), "true" if self.chance(0.4) else "false"
+        made = Val(self.w.name(), value.kind, value.shape)
+        self.w.line(f'{made.name} = "tt.scan"({value.name}) <{{axis = {axis} : i32, reverse = {reverse}}}> ({{')
+        self.combine_region(value.kind, "tt.scan")
+        self.w.line(f"}}) : ({value.type}) -> {made.type}")
+        self.pool.append(made)
+
+    def join_or_split(self) -> None:
+        """Two tiles into one and one into two."""
+        a, b = self.pair((*INTEGERS, *FLOATS))
+        if a.shape and a.shape[-1] == 2 and len(a.shape) > 1 and self.chance(0.6):
+            rest = a.shape[:-1]
+            left, right = (Val(self.w.name(), a.kind, rest) for _ in range(2))
+            self.w.line(f"{left.name}, {right.name} = tt.split {a.name} : {a.type} -> {left.type}")
+            self.pool += [left, right]
+        elif len(a.shape) == 1 and self.chance(0.4):
+            made = Val(self.w.name(), a.kind, (2 * a.shape[0],))
+            self.w.line(f"{made.name} = tt.cat {a.name}, {b.name} : {a.type} -> {made.type}")
+            self.pool.append(made)
+        elif 0 < len(a.shape) < 3:
+            made = Val(self.w.name(), a.kind, (*a.shape, 2))
+            self.w.line(f"{made.name} = tt.join {a.name}, {b.name} : {a.type} -> {made.type}")
+            self.pool.append(made)
+
+    def lookup(self) -> None:
+        """Elements chosen by computed indices, and counts of values."""
+        tiles = [v for v in self.pool if v.shape and v.kind in (*INTEGERS, *FLOATS)]
+        if not tiles:
+            return
+        source = self.choice(tiles)
+        axis = self.number(0, len(source.shape) - 1)
+        at = self.coerce(self.any_value(), self.choice(["i32", "i32", "i64"]), source.shape)
+        at = self.w.binary("arith.andi", at, self.w.constant(source.shape[axis] - 1, at.kind, at.shape))
+        text = (
+            f"tt.gather {source.name}[{at.name}] {{axis = {axis} : i32}} : ({source.type}, {at.type}) -> {source.type}"
+        )
+        self.pool.append(self.w.op(source.kind, source.shape, text))
+        if len(at.shape) == 1 and at.kind == "i32" and self.chance(0.5):
+            made = Val(self.w.name(), "i32", (1 << self.number(0, 6),))
+            self.w.line(f"{made.name} = tt.histogram {at.name} : {at.type} -> {made.type}")
+            self.pool.append(made)
+
     def arg_reduction(self) -> None:
         """Value and index, by the region that front ends write."""
         tiles = [v for v in self.pool if v.shape and v.kind in ("f32", "i32", "f16", "bf16")]
