@@ -150,8 +150,8 @@ except ValueError as error:
         hide=("torch",),
     )
     assert out.splitlines() == [
-        "ArgumentValueError kernel 'copy', parameter 'r': expected an array that may be written, got a read-only numpy "
-        "array; the kernel writes into it; pass a writable copy",
+        "ArgumentValueError kernel 'copy', parameter 'r': expected an array that the kernel can write, "
+        "got a read-only numpy array; pass a writable copy",
         "0.0",
         "atomic 0.0",
     ]

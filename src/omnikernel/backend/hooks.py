@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError
-from . import diskcache, places, tuning
+from . import descriptors, diskcache, places, tuning
 
 _LOCK = threading.RLock()
 _MARK = "_omnikernel"  # on a wrapper: it is ours, and is not wrapped again
@@ -33,9 +33,18 @@ def wrap(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
 
 def install() -> None:
     """Adapt Triton's runtime; a second call does nothing. Needs `triton.runtime` and `triton.compiler` loaded."""
-    names = ("compiler.compiler", "runtime.driver", "testing", "runtime.autotuner", "runtime.jit")
+    names = (
+        "compiler.compiler",
+        "runtime.driver",
+        "testing",
+        "runtime.autotuner",
+        "runtime.jit",
+        "tools.tensor_descriptor",
+    )
     # By name: `triton.runtime` has an attribute `driver` that is not the module.
-    compiler, drivers, testing, autotuner, jit = (importlib.import_module(f"triton.{name}") for name in names)
+    compiler, drivers, testing, autotuner, jit, descriptor = (
+        importlib.import_module(f"triton.{name}") for name in names
+    )
     with _LOCK:
         if not getattr(drivers.DriverConfig, _MARK, False):
             places.make_active_a_thread_matter(drivers.DriverConfig)
@@ -48,6 +57,7 @@ def install() -> None:
         wrap(compiler.CompiledKernel, "__getitem__", _launch_compiled)
         wrap(testing, "do_bench_cudagraph", tuning.without_graph)
         tuning.install(autotuner, wrap)
+        descriptors.install(descriptor, wrap)
 
 
 def _create_driver(stock: Callable[[], Any]) -> Callable[[], Any]:

@@ -7,6 +7,7 @@ read-only ones) are guarded: a store into them is an error naming the parameter,
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 from collections.abc import Callable
@@ -15,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentValueError, OmnikernelError
+from ..errors import ArgumentTypeError, ArgumentValueError, OmnikernelError
 from ..runtime.arrays import ArrayView, Where, view
+from .descriptors import Held
 from .hooks import as_grid, wrap
 
 
@@ -32,17 +34,13 @@ class HostArray:
         return self._view.address
 
 
-class _Held:
-    """Keeps an argument out of the stock conversion, which knows torch tensors alone."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+Range = tuple[int, int, ArgumentTypeError | ArgumentValueError]
 
 
 class _Guards(threading.local):
-    """Address ranges that the launch running in this thread must not write: (first, end, why)."""
+    """Address ranges that the launch running in this thread must not write: (first, end, error)."""
 
-    ranges: tuple[tuple[int, int, str], ...] = ()
+    ranges: tuple[Range, ...] = ()
 
 
 _guards = _Guards()
@@ -54,7 +52,7 @@ class _Arguments:
     def __init__(self, kernel: str) -> None:
         self._kernel = kernel
         self._writable: list[tuple[int, int]] = []
-        self._guarded: list[tuple[int, int, str]] = []
+        self._guarded: list[Range] = []
 
     def hold(self, name: str, value: Any) -> Any:
         """Wrap what the stock conversion cannot take; NumPy scalars become Python's."""
@@ -63,13 +61,17 @@ class _Arguments:
         if isinstance(value, tuple):
             held = [self.hold(f"{name}[{index}]", each) for index, each in enumerate(value)]
             return type(value)(*held) if hasattr(value, "_fields") else tuple(held)
+        if type(value).__name__ == "TensorDescriptor":
+            described = copy.copy(value)
+            described.base = self.hold(f"{name}.base", value.base)
+            return described
         if _is_tensor(value):
             return value
         found = view(value, self._kernel, name)
         if found is None:
             return value
         self._note(found, name)
-        return _Held(HostArray(found))
+        return Held(HostArray(found))
 
     def _note(self, found: ArrayView, name: str) -> None:
         if found.extent is None or found.extent[0] == found.extent[1]:
@@ -77,17 +79,19 @@ class _Arguments:
         if found.writeable:
             self._writable.append(found.extent)
             return
-        what, advice = f"a read-only {found.library} array", "the kernel writes into it; pass a writable copy"
+        where, expected = Where(self._kernel, name), "an array that the kernel can write"
         if found.library == "jax":
-            what, advice = "a JAX array", "JAX arrays are immutable: pass a NumPy array to write into"
-        error = Where(self._kernel, name).value_error("an array that may be written", what, advice)
-        self._guarded.append((*found.extent, str(error)))
+            advice = "JAX arrays are immutable: pass a NumPy array to write into"
+            self._guarded.append((*found.extent, where.type_error(expected, "a JAX array", advice)))
+        else:
+            kind = f"a read-only {found.library} array"
+            self._guarded.append((*found.extent, where.value_error(expected, kind, "pass a writable copy")))
 
-    def guards(self) -> tuple[tuple[int, int, str], ...]:
+    def guards(self) -> tuple[Range, ...]:
         """Ranges not to be written. Memory that is also passed as a writable array may be."""
         return tuple(
-            (first, end, why)
-            for first, end, why in self._guarded
+            (first, end, error)
+            for first, end, error in self._guarded
             if not any(low < end and first < high for low, high in self._writable)
         )
 
@@ -98,8 +102,11 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _release(value: Any) -> Any:
-    if isinstance(value, _Held):
+    if isinstance(value, Held):
         return value.value
+    if type(value).__name__ == "TensorDescriptor":
+        value.base = _release(value.base)
+        return value
     if isinstance(value, tuple):
         freed = [_release(each) for each in value]
         return type(value)(*freed) if hasattr(value, "_fields") else tuple(freed)
@@ -163,9 +170,9 @@ def _refuse_guarded(addresses: Any, mask: Any) -> None:
     live = np.asarray(addresses)
     if mask is not None:
         live = live[np.broadcast_to(np.asarray(mask, bool), live.shape)]
-    for first, end, why in _guards.ranges:
+    for first, end, error in _guards.ranges:
         if np.any((live >= first) & (live < end)):
-            raise ArgumentValueError(why)
+            raise error
 
 
 def _guarded_write(mask_at: int | None, pointer_at: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
