@@ -144,7 +144,8 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
     t_high, t_low = two_sum(c, low)
     v_high, v_low = two_sum(high, t_high)
     made = np.asarray(v_high + odd_sum(t_low, v_low))
-    plain = a * b + c
+    # A product that overflows on its own is still finite next to an infinity.
+    plain = np.where(np.isfinite(a) & np.isfinite(b) & ~np.isfinite(c), c, a * b + c)
     plainly = ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c)) | (a == 0) | (b == 0)
     made = np.where(plainly, plain, made)
     safe = _moderate(a, 400) & _moderate(b, 400) & ((c == 0) | _moderate(c, 800)) & (made != 0)
