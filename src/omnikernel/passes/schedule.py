@@ -20,6 +20,7 @@ from ..ir.ops import SCHEMA, Effect
 from ..ir.tile import Block, Function, Op, Region, Value, walk
 from ..ir.types import Tensor
 from .alias import Roots
+from .injective import is_injective
 
 
 class Keep(Enum):
@@ -138,8 +139,7 @@ class _Scheduler:
             kept = [self.keep[r] for r in user.results if r in self.keep]
             if Keep.EAGER in kept:
                 sinks.add(user)
-            else:
-                sinks = sinks.union(*(self.sinks[r] for r in user.results))
+            sinks = sinks.union(*(self.sinks[r] for r in user.results if self.keep.get(r) is not Keep.EAGER))
             uses = uses | {user} if kept else uses.union(*(self.uses[r] for r in user.results))
         self.sinks[value], self.uses[value] = frozenset(sinks), frozenset(uses)
         if not sinks:
@@ -148,7 +148,9 @@ class _Scheduler:
         nested = any(self.place[s][0] is not block for s in sinks)
         if op.name == "tt.load" and self.clobbered(op, sinks):
             self.keep[value] = Keep.EAGER
-        elif self.broadcast_dear(value) or (self.cost[value] >= DEAR and COST.get(op.name, 1) >= 2 and self.repeated(op, uses)):
+        elif self.broadcast_dear(value) or (
+            self.cost[value] >= DEAR and COST.get(op.name, 1) >= 2 and self.repeated(op, uses)
+        ):
             self.keep[value] = Keep.EAGER if nested else Keep.FIRST
 
     def broadcast_dear(self, value: Value) -> bool:
@@ -209,7 +211,9 @@ class _Scheduler:
     def writes(self, op: Op, load: Op) -> bool:
         """Whether an op, or one inside it, may write what a load reads, or orders it against other programs."""
         if op.regions:
-            return any(self.writes(inner, load) for region in op.regions for block in region.blocks for inner in block.ops)
+            return any(
+                self.writes(inner, load) for region in op.regions for block in region.blocks for inner in block.ops
+            )
         row = SCHEMA.get(op.name)
         if row is None:
             return True
@@ -221,7 +225,7 @@ class _Scheduler:
         """A store of each element where it was loaded from: one step of a nest loads its lanes before it stores."""
         if store.name != "tt.store" or store.operands[0] is not load.operands[0]:
             return False
-        return self._elementwise_path(load.results[0], store)
+        return is_injective(store.operands[0], self.made_by) and self._elementwise_path(load.results[0], store)
 
     def _elementwise_path(self, value: Value, sink: Op) -> bool:
         """Every way from value to the sink keeps each element at its place."""
