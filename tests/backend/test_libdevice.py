@@ -85,3 +85,34 @@ def test_kernels_reach_it_by_every_name(python: Run) -> None:
     out = python(KERNELS, recorder=True).splitlines()
     all_four = "['tanh', 'atan2', 'pow', 'erf']"
     assert out == [f"{all_four} []", f"{all_four} []", f"[] {all_four}"]
+
+
+def test_the_number_of_warps_is_refused(python: Run) -> None:
+    out = python(
+        """
+    import triton, triton.language as tl
+    from triton.language.extra.cuda import num_threads
+    from triton.language.extra.cuda.libdevice import tanh
+
+    @triton.jit
+    def by_attribute(r):
+        tl.store(r, tl.extra.cuda.num_warps())
+
+    @triton.jit
+    def by_name(r):
+        tl.store(r, num_threads())
+
+    @triton.jit
+    def allowed(r):
+        tl.store(r, tl.extra.cuda.libdevice.tanh(tl.load(r)) + tanh(1.0))
+
+    for kernel in (by_attribute, by_name, allowed):
+        try:
+            kernel[(1,)](np.zeros(1, np.float32))
+        except triton.CompilationError as error:
+            print("has no meaning on the CPU" in str(error))
+    print(len(COMPILED))
+""",
+        recorder=True,
+    )
+    assert out.split() == ["True", "True", "1"]

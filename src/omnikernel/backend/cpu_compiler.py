@@ -135,10 +135,11 @@ class CPUBackend(BaseBackend):  # type: ignore[misc]
         return {"min_dot_size": _min_dot_size, "convert_custom_types": _convert_custom_types}
 
     def get_module_map(self) -> dict[str, ModuleType]:
-        """Our math library under every name by which kernels reach NVIDIA's or AMD's."""
-        from . import libdevice
+        """Our math library under every name by which kernels reach NVIDIA's or AMD's, and what is for GPUs alone."""
+        from . import gpu_only, libdevice
 
-        return {f"triton.language.extra.{place}libdevice": libdevice for place in ("", "cuda.", "hip.")}
+        libraries = {f"triton.language.extra.{place}libdevice": libdevice for place in ("", "cuda.", "hip.")}
+        return libraries | dict.fromkeys(gpu_only.NAMES, gpu_only.module())
 
     def load_dialects(self, context: Any) -> None:
         """TTIR needs no dialect beyond Triton's own."""

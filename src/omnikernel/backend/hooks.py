@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentTypeError, ArgumentValueError
 from . import descriptors, diskcache, places, tuning
 
 _LOCK = threading.RLock()
@@ -148,8 +147,9 @@ def _run(stock: Callable[..., Any]) -> Callable[..., Any]:
                 return stock(self, *args, grid=grid, warmup=warmup, **kwargs)
             try:
                 kernel = stock(self, *args, grid=as_grid(grid), warmup=warmup, **kwargs)
-            except (ArgumentTypeError, ArgumentValueError):
-                _name_argument(self, args, kwargs)  # Triton specialises arguments without saying which is which
+            except (TypeError, ValueError, RuntimeError):
+                if not warmup:  # Triton specialises arguments without saying which is which
+                    _name_argument(self, args, kwargs)
                 raise
         if not warmup and kernel is not None:
             dispatch.remember(self, args, kwargs, kernel)
