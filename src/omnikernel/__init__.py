@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .ops.arrays import Array, DType, empty, empty_like, zeros, zeros_like
     from .ops.declare import Operator, op
+    from .ops.formula import namespace, vjp_of
+    from .ops.sizes import cdiv, next_power_of_2
     from .runtime.pool import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
@@ -22,11 +24,15 @@ _LAZY = {
     "Array": ".ops.arrays",
     "DType": ".ops.arrays",
     "Operator": ".ops.declare",
+    "cdiv": ".ops.sizes",
     "empty": ".ops.arrays",
     "empty_like": ".ops.arrays",
     "get_num_threads": ".runtime.pool",
+    "namespace": ".ops.formula",
+    "next_power_of_2": ".ops.sizes",
     "op": ".ops.declare",
     "set_num_threads": ".runtime.pool",
+    "vjp_of": ".ops.formula",
     "zeros": ".ops.arrays",
     "zeros_like": ".ops.arrays",
 }
@@ -35,11 +41,15 @@ __all__ = [
     "DType",
     "Operator",
     "__version__",
+    "cdiv",
     "empty",
     "empty_like",
     "get_num_threads",
+    "namespace",
+    "next_power_of_2",
     "op",
     "set_num_threads",
+    "vjp_of",
     "zeros",
     "zeros_like",
 ]

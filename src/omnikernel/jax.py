@@ -57,10 +57,11 @@ def triton_call(
     refs: dict[int, Any] = {}
     cells: list[Any] = []
     for index, arg in enumerate(args):
+        value = arg
         if isinstance(arg, jax.Ref):
             refs[index] = arg
-            arg = arg[...]
-        cells.append(_cell(arg) if isinstance(arg, (jax.Array, np.ndarray)) else arg)
+            value = arg[...]
+        cells.append(_cell(value) if isinstance(value, (jax.Array, np.ndarray)) else value)
     made_outs: list[Cell | None] = []
     for number, out in enumerate(outs):
         source = next((i for i, o in aliases.items() if o == number), None)

@@ -50,8 +50,8 @@ def _dtype_name(dtype: Any) -> str:
     if module == "torch":
         return str(dtype).removeprefix("torch.")
     if module.startswith("triton"):
-        return _TRITON_NAMES.get(dtype.name, dtype.name)
-    return np.dtype(dtype).name
+        return _TRITON_NAMES.get(str(dtype.name), str(dtype.name))
+    return str(np.dtype(dtype).name)
 
 
 class Owner(Protocol):

@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ..errors import ArgumentTypeError
 from . import after_import, launches
@@ -132,7 +132,7 @@ class Operator:
         Raises:
             ArgumentTypeError: torch tensors and JAX arrays in one call.
         """
-        found = {}
+        found: dict[str, str] = {}
         for index in self.schema.arrays:
             value = bound[index]
             for item in value if isinstance(value, (tuple, list)) else (value,):
@@ -230,12 +230,12 @@ class Operator:
 
 
 @functools.cache
-def library_of_type(kind: type) -> str:
+def library_of_type(kind: Any) -> str:
     """The library of an array type: numpy, torch, jax, array (inside an operator's function), or ""."""
     for base in kind.__mro__:
-        root = base.__module__.partition(".")[0]
+        root: str = base.__module__.partition(".")[0]
         if root in ("numpy", "torch", "jax", "jaxlib"):
-            return {"jaxlib": "jax"}.get(root, root)
+            return "jax" if root == "jaxlib" else root
         if base is Array:
             return "array"
     return ""
@@ -245,7 +245,7 @@ def library_of(value: Any) -> str:
     """The library of an array; "" for what is no array."""
     import numpy as np
 
-    kind = library_of_type(type(value))
+    kind = library_of_type(value.__class__)
     if kind == "numpy":
         return "numpy" if isinstance(value, np.ndarray) else ""
     if kind == "torch":
@@ -276,7 +276,8 @@ def convert(name: str, param: Param, value: Any) -> Any:
     return _number(name, param, value)
 
 
-def _number(name: str, param: Param, value: Any) -> Any:
+def _number(name: str, param: Param, given: Any) -> Any:
+    value: Any = given
     base = param.kind.base
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
         value = value.item()
@@ -288,7 +289,7 @@ def _number(name: str, param: Param, value: Any) -> Any:
             repr(value) if isinstance(value, (bool, int, float, str, type(None))) else f"a {type(value).__qualname__}"
         )
         raise ArgumentTypeError(f"operator {name}, argument {param.name!r}: expected {base}, got {described}")
-    return float(value) if base == "float" else value
+    return float(cast(float, value)) if base == "float" else value
 
 
 def op(

@@ -53,7 +53,7 @@ class JaxArray(Array):
         self._shape = cell.shape if shape is None else shape
 
     @property
-    def value(self) -> Any:  # type: ignore[override]
+    def value(self) -> Any:
         """The JAX value."""
         return self.cell.read().reshape(self._shape)
 
@@ -134,7 +134,9 @@ def place(made: Any, cells: Sequence[tuple[Cell, list[int]]]) -> list[Any]:
     Returns:
         The new value of every cell.
     """
-    operands, results, aliases = [], [], []
+    operands: list[Any] = []
+    results: list[tuple[tuple[int, ...], Any]] = []
+    aliases: list[tuple[int, int]] = []
     operand_of: dict[int, int] = {}
     result_of: dict[int, int] = {}
     for number, (cell, parameters) in enumerate(cells):
@@ -272,7 +274,7 @@ def _with_jvp(op: Operator, template: tuple[Any, ...], primal: Callable[..., Any
 
 def _likes(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(["list", *(_likes(item) for item in value)])
+        return ("list", *(_likes(item) for item in value))
     return None if value is None else (tuple(value.shape), value.dtype)
 
 
@@ -319,7 +321,7 @@ def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
     found = functions.get(template)
     if found is None:
         found = functions[template] = jax.jit(_differentiable(op, template))
-    results = found(*arrays)
+    results = found(*xla.matched(arrays))
     count = len(op.schema.results)
     for ref, value in zip(refs, results[count:], strict=True):
         ref[...] = value

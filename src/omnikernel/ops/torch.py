@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch._library.autograd import make_autograd_impl
 
 from ..errors import ArgumentTypeError, ArgumentValueError
 from .arrays import Array, DType, state
@@ -150,33 +151,35 @@ class TorchBinding:
     def __init__(self, op: Operator) -> None:
         self.op = op
         self.namespace, _, self.short = op.name.partition("::")
-        self.lib = torch.library.Library(self.namespace, "FRAGMENT")
+        self.lib: Any = cast(Any, torch.library.Library)(self.namespace, "FRAGMENT")
         tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
         self.lib.define(self.short + op.schema.torch(), tags=tags)
         self.overload: Any = getattr(getattr(torch.ops, self.namespace), self.short).default
         self.lib.impl(self.short, self.eager, "CompositeExplicitAutograd")
-        register_fake = cast(Any, self.lib)._register_fake
-        register_fake(self.short, self.fake)
+        self.lib._register_fake(self.short, self.fake)
         self._register_version_bump()
+        self.lib.impl(self.short, self._transformed(), "FuncTorchDynamicLayerFrontMode")
+        self._rules = _Rules(op)
+        self.lib.impl(self.short, make_autograd_impl(self.overload, self._rules), "Autograd", with_keyset=True)
         self.refresh()
 
     def refresh(self) -> None:
-        """Register the rules that a user adds after the declaration."""
+        """Take over what a user added after the declaration.
+
+        Raises:
+            ArgumentTypeError: a derivative of an operator that writes its arguments.
+        """
         op = self.op
-        self.lib.impl(self.short, self._transformed(), "FuncTorchDynamicLayerFrontMode", allow_override=True)
-        if op.gradient is not None and not op.checker.mutable:
-            backward, setup = _autograd(op)
-            torch.library.register_autograd(op.name, backward, setup_context=setup, lib=self.lib)
-        elif op.gradient is None:
-            self.lib.impl(self.short, self._no_gradient(), "Autograd", with_keyset=True, allow_override=True)
-        else:
+        if op.gradient is not None and op.checker.mutable:
             raise ArgumentTypeError(
                 f"operator {op.name}: it mutates its arguments, so it has no gradient; return new arrays instead"
             )
+        if op.gradient is not None:
+            self._rules.use_gradient()
         if op.sharding_rule is not None:
             from .sharding import register
 
-            register(self.overload, op.sharding_rule)
+            register(self.overload, op.sharding_rule, len(op.schema.results), len(op.schema.params))
 
     # ---- kernels of the dispatcher ----
 
@@ -261,20 +264,21 @@ class TorchBinding:
             warnings.filterwarnings("ignore", message="Warning only once for all operators")
             self.lib.impl(self.short, bump, "ADInplaceOrView", with_keyset=True)
 
-    def _no_gradient(self) -> Callable[..., Any]:
-        """An operator without `def_vjp`: works on tensors that require grad, and says what is missing in backward."""
-        name = self.op.name
 
-        class Info:
-            _setup_context_fn = None
+class _Rules:
+    """What torch's generic autograd kernel asks for; without `def_vjp`, backward says what is missing."""
 
-            @staticmethod
-            def _backward_fn(ctx: Any, *grads: Any) -> Any:
-                raise _no_derivative(name)
+    def __init__(self, op: Operator) -> None:
+        self._op = op
+        self._setup_context_fn: Callable[..., Any] | None = None
+        self._backward_fn: Callable[..., Any] = self._refuse
 
-        from torch._library.autograd import make_autograd_impl
+    def use_gradient(self) -> None:
+        """Differentiate by the user's rule."""
+        self._backward_fn, self._setup_context_fn = _autograd(self._op)
 
-        return make_autograd_impl(self.overload, cast(Any, Info))
+    def _refuse(self, ctx: Any, *grads: Any) -> Any:
+        raise _no_derivative(self._op.name)
 
 
 def packed(op: Operator, results: tuple[Any, ...]) -> Any:

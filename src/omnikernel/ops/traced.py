@@ -88,7 +88,7 @@ def compile_for(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gri
         )
     defaults = {p.name: p.default for p in kernel.params if p.has_default}
     values = [*args, *(named.get(name, defaults.get(name)) for name in names[len(args) :])]
-    arguments = []
+    arguments: list[tuple[int, Any]] = []
     for leaf, parameter, encode in zip(launcher.leaves, parameters, code._encoders, strict=True):
         value = leaf.of(values)
         if isinstance(parameter.type, Pointer) and isinstance(value, Aval):

@@ -27,7 +27,7 @@ from ..runtime.launch import Executable, Variant, executable
 TARGET = "omnikernel"
 _KERNELS: dict[int, Variant] = {}  # linked kernels that the handler knows, by key; alive as long as the process
 _LOCK = threading.Lock()
-_LOADER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
+_LOADER: Any = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _add(key: int, kernel: Executable) -> Variant:
         return found
 
 
-@_LOADER
+@_LOADER  # type: ignore[untyped-decorator]
 def _load(key: int, data: int, size: int) -> int:
     """Called by the handler for a program that another process made."""
     load(key, ctypes.string_at(data, size))
@@ -163,7 +163,7 @@ def bind(call: Call, operands: Sequence[Any]) -> list[Any]:
             found = [one.reshape(size, call.repeats, *one.shape[1:]) for one in found]
         return found, [True] * len(found)
 
-    return list(run(*operands))
+    return list(run(*matched(operands)))
 
 
 def _batched(call: Call, size: int, batched: Sequence[bool], values: Sequence[Any]) -> tuple[Call, list[Any]]:
@@ -202,20 +202,49 @@ def _ffi(call: Call, operands: Sequence[Any]) -> list[Any]:
             step = int(np.prod(shapes[place.buffer][1:], dtype=np.int64)) * np.dtype(dtypes[place.buffer]).itemsize
         bits = place.bits - (1 << 64) if place.bits >> 63 else place.bits
         plan.extend((place.buffer, bits, step))
-    varying = _varying(operands)
-    outs = [_struct((*front, *shape), dtype, varying) for shape, dtype in call.results]
+    outs = [_struct((*front, *shape), dtype, operands) for shape, dtype in call.results]
     run = jax.ffi.ffi_call(TARGET, outs, input_output_aliases=dict(call.aliases))
     found = run(*operands, plan=np.array(plan, np.int64), kernel=np.frombuffer(call.kernel, np.uint8))
     return list(found)
 
 
-def _varying(operands: Sequence[Any]) -> frozenset[Any]:
-    """The mesh axes over which some operand differs, inside `shard_map`: results differ over them too."""
-    found: frozenset[Any] = frozenset()
-    for operand in operands:
-        found |= getattr(jax.typeof(operand), "vma", None) or frozenset()
+def matched(values: Sequence[Any]) -> list[Any]:
+    """Values that vary over the same mesh axes, inside `shard_map`; what is the same everywhere is marked as varying.
+
+    Its derivative is then summed over the axes, by JAX.
+    """
+    axes = [_varying(value) for value in values]
+    union = frozenset().union(*axes)
+    if not union:
+        return list(values)
+    lax: Any = jax.lax
+    found = []
+    for value, has in zip(values, axes, strict=True):
+        missing = tuple(sorted(union - has, key=str))
+        if not missing:
+            found.append(value)
+        elif hasattr(lax, "pcast"):
+            found.append(lax.pcast(value, missing, to="varying"))
+        else:
+            found.append(lax.pvary(value, missing))
     return found
 
 
-def _struct(shape: tuple[int, ...], dtype: Any, varying: frozenset[Any]) -> Any:
-    return jax.ShapeDtypeStruct(shape, dtype, vma=varying) if varying else jax.ShapeDtypeStruct(shape, dtype)
+def _varying(value: Any) -> frozenset[Any]:
+    aval: Any = jax.typeof(value)
+    manual = getattr(aval, "mat", None)
+    return frozenset((manual.varying if manual is not None else getattr(aval, "vma", None)) or ())
+
+
+def _struct(shape: tuple[int, ...], dtype: Any, operands: Sequence[Any]) -> Any:
+    """The shape of a result, varying over the mesh axes over which the operands vary."""
+    make: Any = jax.ShapeDtypeStruct
+    varying = _varying(operands[0]) if operands else None
+    if not varying:
+        return make(shape, dtype)
+    aval: Any = jax.typeof(operands[0])
+    if hasattr(aval, "mat"):
+        spec: Any = jax.sharding.PartitionSpec
+        place = jax.sharding.NamedSharding(aval.sharding.mesh, spec())
+        return make(shape, dtype, sharding=place, manual_axis_type=aval.mat)
+    return make(shape, dtype, vma=varying)
