@@ -15,7 +15,7 @@ SEED ?= $(shell date +%s)
 SOURCES := pyproject.toml $(wildcard setup.py src/omnikernel/runtime/_native/*)
 CHECKED := src tests examples benchmarks tools
 
-.PHONY: help demo test bench fuzz lint tour clean
+.PHONY: help demo test bench fuzz lint lint-rules lint-format lint-types tour clean
 help:
 	@echo "make demo       five kernels on NumPy arrays, compiled on this CPU: a table"
 	@echo "make test       the tests (installs torch and jax too)"
@@ -59,9 +59,12 @@ bench: $(VENV)/.bench
 fuzz: $(VENV)/.dev
 	OMNIKERNEL_TEST_PROGRAMS=$(N) OMNIKERNEL_TEST_PROGRAM_SEED=$(SEED) $(PY) -m pytest tests/random_programs $(ARGS)
 
-lint: $(VENV)/.dev
+lint: lint-rules lint-format lint-types
+lint-rules: $(VENV)/.dev
 	$(PY) -m ruff check $(CHECKED)
+lint-format: $(VENV)/.dev
 	$(PY) -m ruff format --check $(CHECKED)
+lint-types: $(VENV)/.dev
 	$(PY) -m mypy --strict src/omnikernel
 
 tour: $(VENV)/.dev
