@@ -98,7 +98,9 @@ def compile_text(ttir_text: str, options: Options, target: Target | None = None,
     return compile_kernel(parse(ttir_text, version), options, target, ttir_text)
 
 
-def compile_kernel(kernel: Kernel, options: Options, target: Target | None = None, ttir_text: str | None = None) -> Artefact:
+def compile_kernel(
+    kernel: Kernel, options: Options, target: Target | None = None, ttir_text: str | None = None
+) -> Artefact:
     """Compile tile IR for a machine, stage by stage."""
     target = target or host_target()
     verify(kernel, "read")

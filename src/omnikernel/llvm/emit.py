@@ -10,12 +10,25 @@ no caller places a label by hand except for the blocks of an unstructured functi
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-SCALAR_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128, "half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
+SCALAR_BITS = {
+    "i1": 1,
+    "i8": 8,
+    "i16": 16,
+    "i32": 32,
+    "i64": 64,
+    "i128": 128,
+    "half": 16,
+    "bfloat": 16,
+    "float": 32,
+    "double": 64,
+    "ptr": 64,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +54,9 @@ class LType:
     @property
     def suffix(self) -> str:
         """The mangling of the type in an intrinsic's name, e.g. `v8f32`."""
-        short = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}.get(self.scalar, self.scalar)
+        short = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}.get(
+            self.scalar, self.scalar
+        )
         return f"v{self.lanes}{short}" if self.lanes else short
 
     def __str__(self) -> str:
@@ -81,7 +96,7 @@ def float_bits_text(scalar: str, bits: int) -> str:
         return f"0x{bits:016X}"
     if scalar == "float":
         (value,) = struct.unpack("<f", struct.pack("<I", bits))
-        if value != value:  # struct makes a NaN quiet on some machines; build the double's bits by hand
+        if math.isnan(value):  # struct makes a NaN quiet on some machines; build the double's bits by hand
             return f"0x{(bits >> 31) << 63 | 0x7FF << 52 | (bits & 0x7FFFFF) << 29:016X}"
         return float_text("double", value)
     raise ValueError(f"no text for a constant of {scalar}")
@@ -241,7 +256,17 @@ class Builder:
 
     # --- structured control ----------------------------------------------------------------------------------------------
 
-    def loop(self, low: LValue, high: LValue, step: int | LValue, inits: Sequence[LValue], body: Body, *, unsigned: bool = False, name: str = "") -> list[LValue]:
+    def loop(
+        self,
+        low: LValue,
+        high: LValue,
+        step: int | LValue,
+        inits: Sequence[LValue],
+        body: Body,
+        *,
+        unsigned: bool = False,
+        name: str = "",
+    ) -> list[LValue]:
         """`for i in range(low, high, step)` with loop-carried values, tested at the top.
 
         Args:
@@ -275,7 +300,27 @@ class Builder:
         self.label(done)
         return carried
 
-    def branch(self, condition: LValue, yes: Callable[[], Sequence[LValue]], no: Callable[[], Sequence[LValue]] | None = None) -> list[LValue]:
+    def repeat(self, extent: int, step: int, body: Callable[[LValue], None]) -> None:
+        """`for i in range(0, extent, step)` in 64 bits, with nothing carried."""
+
+        def carry_nothing(i: LValue, _: list[LValue]) -> Sequence[LValue]:
+            body(i)
+            return []
+
+        self.loop(self.integer(I64, 0), self.integer(I64, extent), step, [], carry_nothing)
+
+    def when(self, condition: LValue, body: Callable[[], None]) -> None:
+        """`if condition: body()`."""
+
+        def run() -> Sequence[LValue]:
+            body()
+            return []
+
+        self.branch(condition, run)
+
+    def branch(
+        self, condition: LValue, yes: Callable[[], Sequence[LValue]], no: Callable[[], Sequence[LValue]] | None = None
+    ) -> list[LValue]:
         """`if condition: yes() else: no()`; both return the same types, which are merged by phis."""
         then, other, done = self.fresh("then"), self.fresh("else"), self.fresh("endif")
         origin = self.block
@@ -301,10 +346,8 @@ class Builder:
         """An integer constant (wrapped to the width), splatted where the type has lanes."""
         bits = type_.bits
         value &= (1 << bits) - 1
-        if bits == 1:
-            text = "true" if value else "false"
-        else:
-            text = str(value - (1 << bits) if value >> (bits - 1) else value)
+        signed = value - (1 << bits) if value >> (bits - 1) else value
+        text = ("true" if value else "false") if bits == 1 else str(signed)
         return LValue(f"splat ({type_.scalar} {text})" if type_.lanes else text, type_)
 
     def real(self, type_: LType, value: float) -> LValue:
@@ -325,7 +368,20 @@ class Builder:
         return self.vector(LType(scalar, lanes), [str(start + step * i) for i in range(lanes)])
 
     def zero(self, type_: LType) -> LValue:
-        return LValue("zeroinitializer" if type_.lanes else ("null" if type_.scalar == "ptr" else "0x0000000000000000" if type_.is_float else "false" if type_.scalar == "i1" else "0"), type_)
+        return LValue(
+            "zeroinitializer"
+            if type_.lanes
+            else (
+                "null"
+                if type_.scalar == "ptr"
+                else "0x0000000000000000"
+                if type_.is_float
+                else "false"
+                if type_.scalar == "i1"
+                else "0"
+            ),
+            type_,
+        )
 
     def splat(self, value: LValue, lanes: int) -> LValue:
         """The scalar in every lane; a scalar stays one where lanes is 0, a vector of as many lanes is returned as is."""
@@ -409,7 +465,11 @@ class Builder:
     def cast(self, opcode: str, a: LValue, scalar: str) -> LValue:
         """zext, sext, trunc, fpext, fptrunc, sitofp, uitofp, bitcast, ptrtoint, inttoptr to as many lanes of scalar."""
         type_ = a.type.of(scalar)
-        return a if type_ == a.type and opcode in ("zext", "sext", "trunc", "bitcast", "fpext", "fptrunc") else self.emit(type_, f"{opcode} {a} to {type_}")
+        return (
+            a
+            if type_ == a.type and opcode in ("zext", "sext", "trunc", "bitcast", "fpext", "fptrunc")
+            else self.emit(type_, f"{opcode} {a} to {type_}")
+        )
 
     def integer_cast(self, a: LValue, scalar: str, *, signed: bool = True) -> LValue:
         """An integer resized to another width."""
@@ -437,7 +497,9 @@ class Builder:
         """Lanes of a (0 ..) and b (a.lanes ..) in the given order."""
         type_ = LType(a.type.scalar, len(lanes))
         other = b if b else LValue("poison", a.type)
-        return self.emit(type_, f"shufflevector {a}, {other}, <{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>")
+        return self.emit(
+            type_, f"shufflevector {a}, {other}, <{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
+        )
 
     # --- memory ----------------------------------------------------------------------------------------------------------
 
@@ -480,4 +542,6 @@ class Builder:
         """Close the function: `head` is its signature, e.g. `define i32 @k(ptr %args)`. Adds it to the module."""
         assert self.closed, f"block {self.block} has no terminator"
         body = list(_flatten(self.lines))
-        self.module.functions.append("\n".join([f"{head} {attributes}{{".replace("  ", " "), "entry:", *self.slots, *body, "}"]))
+        self.module.functions.append(
+            "\n".join([f"{head} {attributes}{{".replace("  ", " "), "entry:", *self.slots, *body, "}"])
+        )

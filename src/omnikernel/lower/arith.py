@@ -16,7 +16,7 @@ from ..ir.tile import Op
 from ..ir.types import Pointer, Scalar, element_of
 from ..llvm.emit import Builder, LType, LValue
 from . import x86
-from .convert import FORMATS, bits_of, float_of, fused, is_nan, round_to, to_odd
+from .convert import FORMATS, bits_of, float_of, fused, fused_bf16, is_nan, round_to, to_odd
 from .divide import divide, divide_rounded
 from .lanes import Lanes, elementwise, is_narrow
 
@@ -323,8 +323,16 @@ def lower_fma(b: Builder, op: Op, operands: Sequence[Lanes]) -> Sequence[Lanes]:
     x, y, z = (v.wide(b) for v in operands)
     if not is_narrow(result_element(op)):
         return exact(op, fma(b, x, y, z))
-    # Rounding the fused f32 result again could round twice; to odd it is safe.
-    return rounded(b, op, to_odd(b, fused(b, x, y, z)), clean_nan=True)
+    kind = result_kind(op)
+    if kind == "bf16" and has_fma(b):
+        value = fused_bf16(b, x, y, z)
+    elif kind == "f16":
+        # In double only a sum far from any tie of f16 can be inexact: its terms are multiples of 2^-48.
+        wide = [b.cast("fpext", v, "double") for v in (x, y, z)]
+        value = to_odd(b, b.fadd(b.fmul(wide[0], wide[1]), wide[2]))
+    else:
+        value = to_odd(b, fused(b, x, y, z))
+    return rounded(b, op, value, clean_nan=True)
 
 
 @elementwise("math.sqrt", "tt.precise_sqrt")

@@ -19,7 +19,18 @@ from .memory import OPEN, store_lanes
 
 # One thread's view of memory is what the order gives; the scopes of a GPU make no difference here.
 ORDER = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
-RMW = {"and": "and", "or": "or", "xor": "xor", "add": "add", "fadd": "fadd", "max": "max", "min": "min", "umax": "umax", "umin": "umin", "exch": "xchg"}
+RMW = {
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "add": "add",
+    "fadd": "fadd",
+    "max": "max",
+    "min": "min",
+    "umax": "umax",
+    "umin": "umin",
+    "exch": "xchg",
+}
 
 
 def _as_integer(fl: FunctionLowering, value: Lanes) -> LValue:
@@ -41,7 +52,9 @@ def _from_integer(fl: FunctionLowering, value: LValue, element: Scalar | Pointer
     return Lanes(element, fl.b.cast("bitcast", value, to.scalar))
 
 
-def _exchange(fl: FunctionLowering, op: Op, pointer: LValue, expected: LValue, desired: LValue) -> tuple[LValue, LValue]:
+def _exchange(
+    fl: FunctionLowering, op: Op, pointer: LValue, expected: LValue, desired: LValue
+) -> tuple[LValue, LValue]:
     """A compare-and-swap; the old bits, and whether it was done."""
     b = fl.b
     order = ORDER[op.attributes.get("sem", "acq_rel")]
@@ -106,7 +119,11 @@ def _one(fl: FunctionLowering, op: Op, ev: Evaluator, index: Index, mask: Value 
     element = values[0].type
 
     def act() -> Sequence[LValue]:
-        old = _swap(fl, op, pointer, *values) if op.name == "tt.atomic_cas" else _read_modify_write(fl, op, pointer, values[0])
+        old = (
+            _swap(fl, op, pointer, *values)
+            if op.name == "tt.atomic_cas"
+            else _read_modify_write(fl, op, pointer, values[0])
+        )
         return [old.raw(b)]
 
     if mask is None:

@@ -201,7 +201,9 @@ def lower_while(fl: FunctionLowering, op: Op) -> None:
 def lower_if(fl: FunctionLowering, op: Op) -> None:
     """Scalars merge in phis, tiles in a buffer that either branch fills."""
     b = fl.b
-    buffers = {i: fl.buffer(v.type.shape, v.type.element) for i, v in enumerate(op.results) if isinstance(v.type, Tensor)}
+    buffers = {
+        i: fl.buffer(v.type.shape, v.type.element) for i, v in enumerate(op.results) if isinstance(v.type, Tensor)
+    }
     scalars = _scalars(op.results)
     _compute_pending(fl)
 
@@ -216,7 +218,9 @@ def lower_if(fl: FunctionLowering, op: Op) -> None:
             return [fl.raw(end.operands[i]) for i in scalars]
 
     has_else = len(op.regions) > 1 and bool(op.regions[1].blocks)
-    merged = b.branch(fl.raw(op.operands[0]), lambda: run(op.regions[0]), (lambda: run(op.regions[1])) if has_else else None)
+    merged = b.branch(
+        fl.raw(op.operands[0]), lambda: run(op.regions[0]), (lambda: run(op.regions[1])) if has_else else None
+    )
     for i, value in zip(scalars, merged, strict=True):
         fl.bind(op.results[i], Lanes(op.results[i].type, value))  # type: ignore[arg-type]
     for i, buffer in buffers.items():
@@ -242,7 +246,9 @@ def lower_blocks(fl: FunctionLowering, region: Region, prefix: str) -> None:
     b = fl.b
     labels = {block.label: f"{prefix}.{i}" for i, block in enumerate(region.blocks)}
     buffers = {
-        block.label: {i: fl.buffer(v.type.shape, v.type.element) for i, v in enumerate(block.args) if isinstance(v.type, Tensor)}
+        block.label: {
+            i: fl.buffer(v.type.shape, v.type.element) for i, v in enumerate(block.args) if isinstance(v.type, Tensor)
+        }
         for block in region.blocks[1:]
     }
     context = BlockContext(region, labels, {label: [] for label in labels}, buffers)
@@ -329,7 +335,10 @@ def lower_call(fl: FunctionLowering, op: Op) -> None:
             fl.bind(arg, binding if isinstance(binding, Buffer) else fl.materialise(operand))
         else:
             fl.bind(arg, fl.scalar(operand))
-    frame = Frame(b.fresh("return"), {i: fl.buffer(v.type.shape, v.type.element) for i, v in enumerate(op.results) if isinstance(v.type, Tensor)})
+    frame = Frame(
+        b.fresh("return"),
+        {i: fl.buffer(v.type.shape, v.type.element) for i, v in enumerate(op.results) if isinstance(v.type, Tensor)},
+    )
     fl.frames.append(frame)
     fl.calls.append(callee.name)
     saved = fl.schedule
@@ -346,4 +355,3 @@ def lower_call(fl: FunctionLowering, op: Op) -> None:
             continue
         incoming = [(value.raw(b), origin) for values, origin in frame.returns if (value := values[i]) is not None]
         fl.bind(result, Lanes(result.type, b.phi(incoming[0][0].type, incoming)))  # type: ignore[arg-type]
-

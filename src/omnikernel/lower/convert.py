@@ -324,3 +324,26 @@ def fused(b: Builder, x: LValue, y: LValue, z: LValue) -> LValue:
     """
     wide = [b.cast("fpext", v, "double") for v in (x, y, z)]
     return sum_to_odd(b, b.fmul(wide[0], wide[1]), wide[2])
+
+
+def fused_bf16(b: Builder, x: LValue, y: LValue, z: LValue) -> LValue:
+    """x * y + z of bf16 values (as f32), such that rounding to bf16 gives the correctly rounded result.
+
+    The fused f32 result s rounds wrongly again only where it is a tie of bf16 but the exact result e is not. Then
+    e - s comes either from z alone, the product being s, or from the product alone, z - s being exact: of the two sums
+    below one has the sign of e - s and the other that sign or 0. Small values are scaled so that neither underflows.
+    """
+    total = b.fma(x, y, z)
+    bits = bits_of(b, total)
+    tie = b.icmp("eq", _and(b, bits, 0xFFFF), b.integer(bits.type, 0x8000))
+    small = b.fcmp("olt", absolute(b, total), b.real(total.type, 2.0**-100))
+    # A little down otherwise, lest the difference of two large numbers overflow; all these products are exact.
+    scale = b.select(small, b.real(total.type, 2.0**32), b.real(total.type, 2.0**-2))
+    square = b.select(small, b.real(total.type, 2.0**64), b.real(total.type, 2.0**-4))
+    by_addend = b.fadd(b.fma(x, y, b.fneg(total)), z)
+    by_product = b.fma(b.fmul(x, scale), b.fmul(y, scale), b.fsub(b.fmul(z, square), b.fmul(total, square)))
+    rest = b.fadd(by_addend, by_product)
+    inexact = b.and_(tie, b.fcmp("one", rest, b.zero(rest.type)))
+    away = b.ashr(b.xor(bits_of(b, rest), bits), b.integer(bits.type, 31))
+    step = b.or_(away, b.integer(bits.type, 1))
+    return float_of(b, b.select(inexact, b.add(bits, step), bits))

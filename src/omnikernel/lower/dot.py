@@ -99,7 +99,13 @@ def packed(fl: FunctionLowering, value: Value, total: Scalar) -> Buffer:
 def widened(fl: FunctionLowering, value: Value, element: Scalar, total: Scalar) -> Buffer:
     """An operand converted by a cast op of its own: integers to the accumulator's width."""
     assert isinstance(value.type, Tensor)
-    name = "arith.extsi" if element.is_integer and element.bits > 1 else "arith.extui" if element.is_integer else "arith.extf"
+    name = (
+        "arith.extsi"
+        if element.is_integer and element.bits > 1
+        else "arith.extui"
+        if element.is_integer
+        else "arith.extf"
+    )
     cast = Op(name, (value,), (Value(f"{value.name}.wide", value.type.with_element(total)),))
     fl.definitions[cast.result] = cast
     return fl.materialise(cast.result)
@@ -181,7 +187,7 @@ def multiply(fl: FunctionLowering, left: Buffer, right: Buffer, target: Buffer, 
             b.store(value, shifted(c, r * n + v * block.lanes), align)
 
     def over_rows(j: LValue) -> None:
-        b.loop(b.integer(I64, 0), b.integer(I64, m), block.rows, [], lambda i, _: (at_block(i, j), [])[1])
+        b.repeat(m, block.rows, lambda i: at_block(i, j))
 
-    b.loop(b.integer(I64, 0), b.integer(I64, n), width, [], lambda j, _: (over_rows(j), [])[1])
+    b.repeat(n, width, over_rows)
     fl.cost += fl.trips * m * n * k / 16 * 0.35

@@ -82,7 +82,9 @@ class BlockContext:
 class FunctionLowering:
     """The state of lowering one kernel entry (and the functions that it calls, in place)."""
 
-    def __init__(self, b: Builder, kernel: Kernel, schedules: dict[str, Schedule], arena: LValue, vector_bits: int) -> None:
+    def __init__(
+        self, b: Builder, kernel: Kernel, schedules: dict[str, Schedule], arena: LValue, vector_bits: int
+    ) -> None:
         self.b = b
         self.kernel = kernel
         self.schedules = schedules
@@ -114,7 +116,9 @@ class FunctionLowering:
         """The error for an op that cannot be lowered, with the user's own line."""
         version = f" (Triton {self.kernel.version})" if self.kernel.version else ""
         reason = f": {why}" if why else " by the CPU backend"
-        return UnsupportedOp(f"{op.loc}: in kernel {self.kernel.entry.name}: op {op.name}{version} is not supported{reason}")
+        return UnsupportedOp(
+            f"{op.loc}: in kernel {self.kernel.entry.name}: op {op.name}{version} is not supported{reason}"
+        )
 
     # --- values ----------------------------------------------------------------------------------------------------------
 
@@ -166,7 +170,9 @@ class FunctionLowering:
             memory = memory_type(element)
             integer = LType(f"i{memory.bits}")
             texts = ", ".join(f"{integer} {self.b.integer(integer, e).text}" for e in constant.elements)
-            name = self.b.module.constant(f"dense.{len(self.b.module.globals)}", f"[{len(constant.elements)} x {integer}] [{texts}]")
+            name = self.b.module.constant(
+                f"dense.{len(self.b.module.globals)}", f"[{len(constant.elements)} x {integer}] [{texts}]"
+            )
             self._constants[constant] = Buffer(LValue(name, PTR), shape_of(constant.type), element)
         return self._constants[constant]
 
@@ -193,7 +199,16 @@ class FunctionLowering:
 
     # --- nests -----------------------------------------------------------------------------------------------------------
 
-    def nest(self, shape: Sequence[int], values: Sequence[Value], step: Callable[[Evaluator, Index], None], *, stores: Value | None = None, masks: Sequence[Value] = (), scalar: bool = False) -> None:
+    def nest(
+        self,
+        shape: Sequence[int],
+        values: Sequence[Value],
+        step: Callable[[Evaluator, Index], None],
+        *,
+        stores: Value | None = None,
+        masks: Sequence[Value] = (),
+        scalar: bool = False,
+    ) -> None:
         """Run a step for every chunk of lanes of a shape.
 
         Args:
@@ -245,7 +260,9 @@ class FunctionLowering:
         address = Address(buffer.pointer, 0, ev.buffer_form(buffer, index))
         store_lanes(ev, address, ev.evaluate(value, index), OPEN, buffer.memory, wide=buffer.wide)
 
-    def settle(self, values: Sequence[Value], shape: Sequence[int], *, keep: bool = True, skip: Value | None = None) -> list[tuple[Value, Buffer]]:
+    def settle(
+        self, values: Sequence[Value], shape: Sequence[int], *, keep: bool = True, skip: Value | None = None
+    ) -> list[tuple[Value, Buffer]]:
         """Before a sink: kept tiles that it is the first to use.
 
         Those that the sink's own nest meets element by element are returned, to be stored in passing; all others are

@@ -47,7 +47,9 @@ def uniform(index: Index) -> bool:
     return all(ix.uniform for ix in index)
 
 
-def _piece(parts: Sequence[tuple[Ix, int]], low: int, extent: int, bits: Bits, add: Callable[[LValue, LValue, int], LValue]) -> Ix:
+def _piece(
+    parts: Sequence[tuple[Ix, int]], low: int, extent: int, bits: Bits, add: Callable[[LValue, LValue, int], LValue]
+) -> Ix:
     """The index of a dimension of `extent` elements, each `low` elements of the row-major order apart.
 
     `parts` are the other shape's indices with the distance of their elements; all distances and extents are powers
@@ -80,7 +82,9 @@ def _strides(shape: Sequence[int]) -> list[int]:
     return strides
 
 
-def reshape_index(index: Index, shape: Sequence[int], source: Sequence[int], bits: Bits, add: Callable[[LValue, LValue, int], LValue]) -> Index:
+def reshape_index(
+    index: Index, shape: Sequence[int], source: Sequence[int], bits: Bits, add: Callable[[LValue, LValue, int], LValue]
+) -> Index:
     """The index in a tile of shape `source` of what lies at `index` in its row-major reshape to `shape`."""
     parts = [(ix, d) for ix, d, extent in zip(index, _strides(shape), shape, strict=True) if extent > 1]
     return tuple(
@@ -126,7 +130,9 @@ def symbolic_add(a: LValue, b: LValue, level: int) -> LValue:
     return LValue(f"({a.text}+{b.text})", I64)
 
 
-def operand_indices(op: Op, result: Value, index: Index, bits: Bits, add: Callable[[LValue, LValue, int], LValue]) -> list[tuple[Value, Index]]:
+def operand_indices(
+    op: Op, result: Value, index: Index, bits: Bits, add: Callable[[LValue, LValue, int], LValue]
+) -> list[tuple[Value, Index]]:
     """What a tile's op reads for the element of one of its results at an index."""
     if op.name in SHAPE_OPS:
         return [(op.operands[0], source_index(op, index, bits, add))]

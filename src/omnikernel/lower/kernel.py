@@ -78,7 +78,8 @@ def _moves_memory(kernel: Kernel) -> bool:
     cheap = {"math.absf", "math.absi", "math.floor", "math.ceil", "math.fma", "math.sqrt"}
     ops = (op for f in kernel.functions for op in walk(f.body))
     return not any(
-        op.name in ("tt.dot", "tt.dot_scaled", "tt.extern_elementwise") or (op.name.startswith("math.") and op.name not in cheap)
+        op.name in ("tt.dot", "tt.dot_scaled", "tt.extern_elementwise")
+        or (op.name.startswith("math.") and op.name not in cheap)
         for op in ops
     )
 

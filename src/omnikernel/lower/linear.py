@@ -8,6 +8,7 @@ to wrap within a tile: an offset that did would be out of bounds on any machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ..llvm.emit import LValue
 
@@ -52,7 +53,7 @@ class Linear:
 def arithmetic_step(pattern: tuple[int, ...]) -> int | None:
     """The step of an arithmetic progression; None for any other pattern."""
     step = pattern[1] - pattern[0] if len(pattern) > 1 else 0
-    return step if all(b - a == step for a, b in zip(pattern, pattern[1:], strict=False)) else None
+    return step if all(b - a == step for a, b in pairwise(pattern)) else None
 
 
 def add(a: Linear, b: Linear) -> Linear | None:

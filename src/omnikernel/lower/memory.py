@@ -30,7 +30,16 @@ def to_memory(ev: Evaluator, value: Lanes, wide: bool) -> LValue:
     return ev.b.cast("zext", raw, "i8") if raw.type.scalar == "i1" else raw
 
 
-def load_lanes(ev: Evaluator, address: Address, element: Scalar | Pointer, mask: Mask, other: Placed | None, *, wide: bool = False, volatile: bool = False) -> Placed:
+def load_lanes(
+    ev: Evaluator,
+    address: Address,
+    element: Scalar | Pointer,
+    mask: Mask,
+    other: Placed | None,
+    *,
+    wide: bool = False,
+    volatile: bool = False,
+) -> Placed:
     """Load the lanes of an address.
 
     Args:
@@ -84,7 +93,9 @@ def _lanes(address: Address, on: LValue | None) -> int:
     return len(address.linear.pattern) or (on.lanes if on else 0)
 
 
-def _load_scalar(ev: Evaluator, memory: LType, pointer: LValue, align: int, on: LValue | None, fallback: LValue | None, flags: str) -> LValue:
+def _load_scalar(
+    ev: Evaluator, memory: LType, pointer: LValue, align: int, on: LValue | None, fallback: LValue | None, flags: str
+) -> LValue:
     """One element for all lanes; where the mask is off in every lane, a place of our own is read instead."""
     b = ev.b
     if on is None:
@@ -100,7 +111,9 @@ def _plain_load(ev: Evaluator, memory: LType, pointer: LValue, align: int, flags
     return ev.b.emit(memory, f"load{flags} {memory}, {pointer}, align {align}")
 
 
-def store_lanes(ev: Evaluator, address: Address, value: Placed, mask: Mask, memory: LType, *, wide: bool = False) -> None:
+def store_lanes(
+    ev: Evaluator, address: Address, value: Placed, mask: Mask, memory: LType, *, wide: bool = False
+) -> None:
     """Store lanes here and now, in the flow of the innermost loop. Of equal addresses the last lane wins."""
     b = ev.b
     on = mask[0]
@@ -112,7 +125,7 @@ def store_lanes(ev: Evaluator, address: Address, value: Placed, mask: Mask, memo
         if on is None:
             b.store(stored, pointer, align)
         else:
-            b.branch(on, lambda: (b.store(stored, pointer, align), [])[1])
+            b.when(on, lambda: b.store(stored, pointer, align))
         return
     spread = ev.spread(value, lanes)
     stored = to_memory(ev, spread, wide)
@@ -135,7 +148,9 @@ def evaluate_load(ev: Evaluator, op: Op, index: Index) -> Sequence[Placed]:
     mask = ev.mask(op.operands[1], at[1]) if len(op.operands) > 1 else OPEN
     address = ev.address(op.operands[0], at[0])
     other = ev.evaluate(op.operands[2], at[2]) if mask[0] and len(op.operands) > 2 else None
-    return [load_lanes(ev, address, element_of(result.type), mask, other, volatile=bool(op.attributes.get("isVolatile")))]
+    return [
+        load_lanes(ev, address, element_of(result.type), mask, other, volatile=bool(op.attributes.get("isVolatile")))
+    ]
 
 
 def store_at(ev: Evaluator, op: Op, index: Index) -> None:

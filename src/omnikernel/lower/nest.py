@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ..ir.tile import Op, Value
 from ..ir.types import I1 as MASK
 from ..ir.types import Scalar, element_of, shape_of
-from ..llvm.emit import I64, LType, LValue
+from ..llvm.emit import I64, LValue
 from .evaluate import Buffer, Evaluator
 from .index import SHAPE_OPS, ZERO, Index, Ix, operand_index, operand_indices, source_index, symbolic_add, symbolic_bits
 from .linear import arithmetic_step
@@ -48,12 +48,20 @@ class Walked:
     remainders: list[tuple[Op, Index]] = field(default_factory=list)
     accesses: list[tuple[Op, Index]] = field(default_factory=list)
     reads: list[tuple[Buffer, Index]] = field(default_factory=list)
+    masks: set[Root] = field(default_factory=set)  # that have been looked at
 
 
 class Nest:
     """The loops over one shape."""
 
-    def __init__(self, ev: Evaluator, shape: Sequence[int], lane_dim: int, roots: Callable[[Index], Iterable[Root]], masks: Callable[[Index], Iterable[Root]]) -> None:
+    def __init__(
+        self,
+        ev: Evaluator,
+        shape: Sequence[int],
+        lane_dim: int,
+        roots: Callable[[Index], Iterable[Root]],
+        masks: Callable[[Index], Iterable[Root]],
+    ) -> None:
         """
         Args:
             shape: extents of the nest; () for a single point.
@@ -83,12 +91,19 @@ class Nest:
             return []
 
         if dim == self.lane_dim:
-            self.lane_loop(index, [], lambda carried: inner(carried))
+            self.lane_loop(index, [], inner)
         else:
-            self.scalar_loop(dim, index, [], lambda carried: inner(carried))
+            self.scalar_loop(dim, index, [], inner)
         index[dim] = ZERO
 
-    def scalar_loop(self, dim: int, index: list[Ix], inits: Sequence[LValue], step: Callable[[list[LValue]], Sequence[LValue]], start: int = 0) -> list[LValue]:
+    def scalar_loop(
+        self,
+        dim: int,
+        index: list[Ix],
+        inits: Sequence[LValue],
+        step: Callable[[list[LValue]], Sequence[LValue]],
+        start: int = 0,
+    ) -> list[LValue]:
         """One loop over a dimension, element by element, with carried values."""
         extent = self.shape[dim]
         if extent - start == 0:
@@ -104,7 +119,13 @@ class Nest:
 
         return self.b.loop(self.b.integer(I64, start), self.b.integer(I64, extent), 1, inits, body)
 
-    def lane_loop(self, index: list[Ix], inits: Sequence[LValue], step: Callable[[list[LValue]], Sequence[LValue]], first: Callable[[], Sequence[LValue]] | None = None) -> list[LValue]:
+    def lane_loop(
+        self,
+        index: list[Ix],
+        inits: Sequence[LValue],
+        step: Callable[[list[LValue]], Sequence[LValue]],
+        first: Callable[[], Sequence[LValue]] | None = None,
+    ) -> list[LValue]:
         """The loop over the lane dimension: the full version up to the bound, the masked one for the rest.
 
         Args:
@@ -118,7 +139,9 @@ class Nest:
         index[dim] = full
         bound, known, remainders = self.full_bound(tuple(index), full)
 
-        def chunk(ix: Ix, carried: list[LValue], facts: bool, make: Callable[[list[LValue]], Sequence[LValue]]) -> Sequence[LValue]:
+        def chunk(
+            ix: Ix, carried: list[LValue], facts: bool, make: Callable[[list[LValue]], Sequence[LValue]]
+        ) -> Sequence[LValue]:
             ev = self.ev
             saved = ev.known, ev.linear_remainders, ev.known_level
             with ev.opened() as level:
@@ -134,19 +157,28 @@ class Nest:
         at = b.integer(I64, 0)
         carried = list(inits)
         if first or extent == self.lanes:
-            make = (lambda carried: first()) if first else step  # noqa: E731
+            make = (lambda carried: first()) if first else step
             carried = self._one_chunk(pattern, bound, carried, chunk, make)
             if extent == self.lanes:
                 return carried
             at = b.integer(I64, self.lanes)
         stop = b.integer(I64, extent)
         middle = stop if bound is None else b.intrinsic("smax", I64, bound, at)
-        carried = b.loop(at, middle, self.lanes, carried, lambda i, c: chunk(full, c, True, step), name=full.base.text[1:])
+        carried = b.loop(
+            at, middle, self.lanes, carried, lambda i, c: chunk(full, c, True, step), name=full.base.text[1:]
+        )
         if bound is not None:
             carried = b.loop(middle, stop, self.lanes, carried, lambda i, c: chunk(Ix(i, pattern, 0), c, False, step))
         return carried
 
-    def _one_chunk(self, pattern: tuple[int, ...], bound: LValue | None, carried: list[LValue], chunk: Callable[..., Sequence[LValue]], make: Callable[[list[LValue]], Sequence[LValue]]) -> list[LValue]:
+    def _one_chunk(
+        self,
+        pattern: tuple[int, ...],
+        bound: LValue | None,
+        carried: list[LValue],
+        chunk: Callable[..., Sequence[LValue]],
+        make: Callable[[list[LValue]], Sequence[LValue]],
+    ) -> list[LValue]:
         """The chunk at 0, without a loop."""
         b = self.b
         tag = len(b.slots) + b._next
@@ -228,7 +260,7 @@ def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix) 
     found = Walked()
     seen: set[Root] = set()
     for mask, at in masks:
-        _walk_mask(ev, mask, at, lane, found, seen)
+        _walk_mask(ev, mask, at, lane, found)
     stack = list(roots)
     while stack:
         value, at = stack.pop()
@@ -244,22 +276,35 @@ def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix) 
         if op.name == "tt.load":
             found.accesses.append((op, at))
             if len(op.operands) > 1:
-                _walk_mask(ev, op.operands[1], operand_index(value, op.operands[1], at), lane, found, seen)
-        if op.name in ("arith.remsi", "arith.remui") and lane in at and consecutive(ev, op.operands[0], at):
-            if not ev.function.varies(op.operands[1], operand_index(value, op.operands[1], at)):
-                found.remainders.append((op, at))
+                _walk_mask(ev, op.operands[1], operand_index(value, op.operands[1], at), lane, found)
+        if (
+            op.name in ("arith.remsi", "arith.remui")
+            and lane in at
+            and consecutive(ev, op.operands[0], at)
+            and not ev.function.varies(op.operands[1], operand_index(value, op.operands[1], at))
+        ):
+            found.remainders.append((op, at))
         stack.extend(operand_indices(op, value, at, symbolic_bits, symbolic_add))
     return found
 
 
-_MIRRORED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle", "ult": "ugt", "ule": "uge", "ugt": "ult", "uge": "ule"}
+_MIRRORED = {
+    "slt": "sgt",
+    "sle": "sge",
+    "sgt": "slt",
+    "sge": "sle",
+    "ult": "ugt",
+    "ule": "uge",
+    "ugt": "ult",
+    "uge": "ule",
+}
 
 
-def _walk_mask(ev: Evaluator, mask: Value, at: Index, lane: Ix, found: Walked, seen: set[Root]) -> None:
+def _walk_mask(ev: Evaluator, mask: Value, at: Index, lane: Ix, found: Walked) -> None:
     """Take a mask apart into what can be known beforehand."""
-    if (mask, at, "mask") in seen:  # type: ignore[comparison-overlap]
+    if (mask, at) in found.masks:
         return
-    seen.add((mask, at, "mask"))  # type: ignore[arg-type]
+    found.masks.add((mask, at))
     if not ev.function.varies(mask, at):
         if _placed(at, lane):
             found.uniform_masks.append((mask, at))
@@ -268,10 +313,10 @@ def _walk_mask(ev: Evaluator, mask: Value, at: Index, lane: Ix, found: Walked, s
         return
     op = ev.function.definition(mask)
     if op.name in SHAPE_OPS:
-        _walk_mask(ev, op.operands[0], source_index(op, at, symbolic_bits, symbolic_add), lane, found, seen)
+        _walk_mask(ev, op.operands[0], source_index(op, at, symbolic_bits, symbolic_add), lane, found)
     elif op.name == "arith.andi":
         for operand in op.operands:
-            _walk_mask(ev, operand, operand_index(mask, operand, at), lane, found, seen)
+            _walk_mask(ev, operand, operand_index(mask, operand, at), lane, found)
     elif op.name == "arith.cmpi" and op.attributes["predicate"] in _MIRRORED and _placed(at, lane):
         left, right = op.operands
         left_at, right_at = (operand_index(mask, v, at) for v in op.operands)
@@ -323,7 +368,11 @@ def constant_integer(ev: Evaluator, value: Value) -> int | None:
         return constant_integer(ev, op.operands[0])
     if op.name == "arith.constant" and op.attributes["value"].is_splat:
         element = element_of(value.type)
-        return op.attributes["value"].integers()[0] if isinstance(element, Scalar) and element.is_integer and element != MASK else None
+        return (
+            op.attributes["value"].integers()[0]
+            if isinstance(element, Scalar) and element.is_integer and element != MASK
+            else None
+        )
     return None
 
 
@@ -333,7 +382,13 @@ def consecutive(ev: Evaluator, value: Value, index: Index) -> bool:
     return bool(pattern) and arithmetic_step(pattern or ()) == 1 and (pattern or (1,))[0] == 0
 
 
-def choose_lane_dim(ev: Evaluator, shape: Sequence[int], roots: Callable[[Index], Iterable[Root]], stores: Callable[[Index], Iterable[Root]], allowed: Iterable[int] | None = None) -> int:
+def choose_lane_dim(
+    ev: Evaluator,
+    shape: Sequence[int],
+    roots: Callable[[Index], Iterable[Root]],
+    stores: Callable[[Index], Iterable[Root]],
+    allowed: Iterable[int] | None = None,
+) -> int:
     """The dimension along which most accesses are consecutive; the last one where that decides nothing."""
     best, choice = -1.0, -1
     for dim in allowed if allowed is not None else range(len(shape)):
@@ -344,7 +399,10 @@ def choose_lane_dim(ev: Evaluator, shape: Sequence[int], roots: Callable[[Index]
         index = tuple(lane if d == dim else Ix(LValue(f"%?{d}", I64), (), 1) for d in range(len(shape)))
         score = 0.5 * dim / len(shape)
         walked = walk(ev, roots(index), [], lane)
-        patterns = [(lane_pattern(ev, op.operands[0], operand_index(op.results[0], op.operands[0], at)), 1.0) for op, at in walked.accesses]
+        patterns = [
+            (lane_pattern(ev, op.operands[0], operand_index(op.results[0], op.operands[0], at)), 1.0)
+            for op, at in walked.accesses
+        ]
         patterns += [(buffer_pattern(buffer, at), 0.5) for buffer, at in walked.reads]
         patterns += [(lane_pattern(ev, pointer, at), 2.0) for pointer, at in stores(index)]
         for pattern, weight in patterns:

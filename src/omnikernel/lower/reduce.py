@@ -8,22 +8,22 @@ element.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from ..ir.tile import Op, Region, Value
 from ..ir.types import Scalar, Tensor, element_of, shape_of
-from ..llvm.emit import LType, LValue
+from ..llvm.emit import I64, LValue
 from .evaluate import Address, Evaluator, constant_lanes
 from .function import FunctionLowering, statement
 from .index import Index, Ix
 from .lanes import ELEMENTWISE, Lanes, register_type
 from .memory import OPEN, store_lanes
-from .nest import LANES, Nest, choose_lane_dim, shape_index
+from .nest import Nest, choose_lane_dim, shape_index
 
 _ALL = (1 << 64) - 1
 # op -> bits of its neutral element, by the kind of number: 'i' any integer of n bits, or the float's name.
-NEUTRAL_INTEGER = {
+NEUTRAL_INTEGER: dict[str, Callable[[int], int]] = {
     "arith.addi": lambda n: 0,
     "arith.ori": lambda n: 0,
     "arith.xori": lambda n: 0,
@@ -80,7 +80,9 @@ class Combiner:
         """Run one block; a branch inside computes both sides and selects, since its ops are pure."""
         for op in region.block.ops[:-1]:
             if op.name == "arith.constant":
-                made: Sequence[Lanes] = [constant_lanes(self.b, element_of(op.result.type), op.attributes["value"].elements[0])]
+                made: Sequence[Lanes] = [
+                    constant_lanes(self.b, element_of(op.result.type), op.attributes["value"].elements[0])
+                ]
             elif op.name == "scf.if":
                 made = self.both(op, values, lanes)
             elif op.name == "tt.call":
@@ -99,7 +101,7 @@ class Combiner:
         condition = self.value(op.operands[0], values).spread(self.b, lanes).raw(self.b)
         sides = [self.run(region, dict(values), lanes) if region.blocks else [] for region in op.regions]
         return [
-            Lanes(r.type, self.b.select(condition, x.raw(self.b), y.raw(self.b)))  # type: ignore[arg-type]
+            Lanes(element_of(r.type), self.b.select(condition, x.raw(self.b), y.raw(self.b)))
             for r, x, y in zip(op.results, *sides, strict=True)
         ]
 
@@ -128,80 +130,88 @@ class Combiner:
         return self.wrap([self.b.extract(v, 0) for v in self.unwrap(values)]) if values[0].lanes else values
 
 
+class _Reduction:
+    """The nest of one tt.reduce."""
+
+    def __init__(self, fl: FunctionLowering, op: Op) -> None:
+        self.fl, self.b, self.op = fl, fl.b, op
+        self.shape = shape_of(op.operands[0].type)
+        self.axis = op.attributes["axis"] % len(self.shape)
+        self.kept = fl.settle(op.operands, self.shape)
+        self.buffers = [
+            fl.buffer(r.type.shape, r.type.element) if isinstance(r.type, Tensor) else None for r in op.results
+        ]
+        self.combine = Combiner(fl, op)
+        self.ev = Evaluator(fl)
+        self.others = [d for d in range(len(self.shape)) if d != self.axis]
+        # Nothing lies after the axis, so its elements are neighbours: lanes run along it.
+        self.innermost = prod(self.shape[self.axis + 1 :]) == 1 and self.shape[self.axis] > 1
+        dim = self.axis
+        if not self.innermost:
+            dim = choose_lane_dim(self.ev, self.shape, self.roots, lambda _: [], self.others)
+        self.nest = Nest(self.ev, self.shape, dim, self.roots, lambda _: [])
+        self.index = shape_index(self.shape)
+
+    def roots(self, index: Index) -> list[tuple[Value, Index]]:
+        return [(v, index) for v in (*self.op.operands, *(v for v, _ in self.kept))]
+
+    def emit(self) -> None:
+        before = self.b._next
+        if self.innermost:
+            self.nest.for_each(self.others, self.index, self.along_lanes)
+        else:
+            dim = self.nest.lane_dim
+            order = [d for d in self.others if d != dim] + ([dim] if dim >= 0 else [])
+            self.nest.for_each(order, self.index, self.along_axis)
+        steps = prod(self.shape) / max(1, self.nest.lanes)
+        self.fl.cost += self.fl.trips * (2 + 0.06 * (self.b._next - before) * steps)
+
+    def element(self) -> list[LValue]:
+        """The operands at the index, as they are carried."""
+        at = tuple(self.index)
+        for value, buffer in self.kept:
+            self.fl.keep_lanes(self.ev, buffer, value, at)
+        return self.combine.unwrap([self.ev.spread(self.ev.evaluate(v, at), self.nest.lanes) for v in self.op.operands])
+
+    def step(self, carried: list[LValue]) -> list[LValue]:
+        wrap = self.combine.wrap
+        return self.combine.unwrap(self.combine(wrap(carried), wrap(self.element())))
+
+    def along_lanes(self) -> None:
+        """Chunks of lanes into one vector, then its halves into each other."""
+        bits = neutral(self.op)
+        one_chunk = self.nest.lanes == self.shape[self.axis]
+        if bits is None or one_chunk:
+            carried = self.nest.lane_loop(self.index, [], self.step, self.element)
+        else:
+            begin = constant_lanes(self.b, self.combine.types[0], bits).wide(self.b)
+            carried = self.nest.lane_loop(self.index, [self.b.splat(begin, self.nest.lanes)], self.step)
+        self.finish(self.combine.halve(self.combine.wrap(carried)))
+
+    def along_axis(self) -> None:
+        """One element after the other, for a chunk of lanes of another dimension."""
+        self.index[self.axis] = Ix(LValue("0", I64), (), self.ev.level, tag=self.b._next)
+        carried = self.element()
+        if self.shape[self.axis] > 1:
+            carried = self.nest.scalar_loop(self.axis, self.index, carried, self.step, start=1)
+        self.finish(self.combine.wrap(carried))
+
+    def finish(self, values: Sequence[Lanes]) -> None:
+        for result, buffer, value in zip(self.op.results, self.buffers, values, strict=True):
+            if buffer is None:
+                self.fl.bind(result, Lanes(value.type, value.raw(self.b)))
+                continue
+            at = tuple(ix for d, ix in enumerate(self.index) if d != self.axis)
+            address = Address(buffer.pointer, 0, self.ev.buffer_form(buffer, at))
+            store_lanes(self.ev, address, (value, self.ev.level), OPEN, buffer.memory)
+
+
 @statement("tt.reduce")
 def lower_reduce(fl: FunctionLowering, op: Op) -> None:
     """Scalars for tiles of rank 1, otherwise buffers of the shape without the axis."""
-    shape = shape_of(op.operands[0].type)
-    axis = op.attributes["axis"] % len(shape)
-    kept = fl.settle(op.operands, shape)
-    buffers = [fl.buffer(r.type.shape, r.type.element) if isinstance(r.type, Tensor) else None for r in op.results]
-    combine = Combiner(fl, op)
-    operands = [*op.operands, *(v for v, _ in kept)]
-    ev = Evaluator(fl)
-    innermost = prod(shape[axis + 1 :]) == 1 and shape[axis] > 1
-
-    def roots(index: Index) -> list[tuple[Value, Index]]:
-        return [(v, index) for v in operands]
-
-    others = [d for d in range(len(shape)) if d != axis]
-    dim = axis if innermost else choose_lane_dim(ev, shape, roots, lambda _: [], others)
-    nest = Nest(ev, shape, dim, roots, lambda _: [])
-    index = shape_index(shape)
-    before = fl.b._next
-
-    def element() -> list[Lanes]:
-        at = tuple(index)
-        for value, buffer in kept:
-            fl.keep_lanes(ev, buffer, value, at)
-        lanes = nest.lanes if dim >= 0 else 0
-        return [ev.spread(ev.evaluate(v, at), lanes) for v in op.operands]
-
-    def finish(values: Sequence[Lanes]) -> None:
-        for result, buffer, value in zip(op.results, buffers, values, strict=True):
-            if buffer is None:
-                fl.bind(result, Lanes(value.type, value.raw(fl.b)))
-                continue
-            at: list[Ix] = [ix for d, ix in enumerate(index) if d != axis]
-            address = Address(buffer.pointer, 0, ev.buffer_form(buffer, tuple(at)))
-            store_lanes(ev, address, (value, ev.level), OPEN, buffer.memory)
-
-    def start(lanes: int) -> list[LValue] | None:
-        bits = neutral(op)
-        if bits is None:
-            return None
-        begin = constant_lanes(fl.b, combine.types[0], bits).wide(fl.b)
-        return [fl.b.splat(begin, lanes) if lanes else begin]
-
-    def along_lanes() -> None:
-        inits = start(nest.lanes)
-        step = lambda carried: combine.unwrap(combine(combine.wrap(carried), element()))  # noqa: E731
-        one_chunk = nest.lanes == shape[axis] and nest.lanes <= LANES
-        first = (lambda: combine.unwrap(element())) if inits is None or one_chunk else None
-        carried = nest.lane_loop(index, inits or [], step, first)
-        finish(combine.halve(combine.wrap(carried)))
-
-    def along_axis(_: list[LValue]) -> list[LValue]:
-        index[axis] = Ix(LValue("0", LType("i64")), (), ev.level, tag=fl.b._next)
-        carried = combine.unwrap(element())
-        step = lambda c: combine.unwrap(combine(combine.wrap(c), element()))  # noqa: E731
-        carried = nest.scalar_loop(axis, index, carried, step, start=1) if shape[axis] > 1 else carried
-        finish(combine.wrap(carried))
-        return []
-
-    if innermost:
-        nest.for_each(others, index, along_lanes)
-    else:
-        outer = [d for d in others if d != dim]
-        nest.for_each(outer, index, lambda: _lanes_then_axis(nest, index, along_axis, dim))
-    fl.cost += fl.trips * (2 + 0.06 * (fl.b._next - before) * prod(shape) / max(1, nest.lanes))
-    for result, made in zip(op.results, buffers, strict=True):
-        if made is not None:
-            fl.bind(result, made)
-    fl.finish(kept)
-
-
-def _lanes_then_axis(nest: Nest, index: list[Ix], along_axis: object, dim: int) -> None:
-    if dim < 0:
-        along_axis([])  # type: ignore[operator]
-    else:
-        nest.lane_loop(index, [], along_axis)  # type: ignore[arg-type]
+    reduction = _Reduction(fl, op)
+    reduction.emit()
+    for result, buffer in zip(op.results, reduction.buffers, strict=True):
+        if buffer is not None:
+            fl.bind(result, buffer)
+    fl.finish(reduction.kept)

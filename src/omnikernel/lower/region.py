@@ -50,9 +50,7 @@ def inline(fl: FunctionLowering, region: Region, args: Sequence[Lanes]) -> list[
     values = []
     for i, first in enumerate(frame.returns[0][0]):
         assert first is not None
-        incoming = [
-            (one.raw(fl.b), origin) for returned, origin in frame.returns if (one := returned[i]) is not None
-        ]
+        incoming = [(one.raw(fl.b), origin) for returned, origin in frame.returns if (one := returned[i]) is not None]
         values.append(Lanes(first.type, fl.b.phi(incoming[0][0].type, incoming)))
     return values
 

@@ -9,6 +9,7 @@ from . import (  # noqa: F401
     control,
     dot,
     function,
+    linear_rules,
     lookup,
     math,
     memory,

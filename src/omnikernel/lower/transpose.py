@@ -58,7 +58,9 @@ def transpose(b: Builder, rows: Sequence[LValue]) -> list[LValue]:
                 continue
             upper, lower = rows[i], rows[i + step]
             rows[i] = b.shuffle(upper, lower, [lane if not lane & step else n + lane - step for lane in range(n)])
-            rows[i + step] = b.shuffle(upper, lower, [lane + step if not lane & step else n + lane for lane in range(n)])
+            rows[i + step] = b.shuffle(
+                upper, lower, [lane + step if not lane & step else n + lane for lane in range(n)]
+            )
         step *= 2
     return rows
 
@@ -86,21 +88,16 @@ def materialise_turned(fl: FunctionLowering, value: Value, buffer: Buffer, dim: 
         corner[last] = columns[0]
         address = Address(buffer.pointer, 0, ev.buffer_form(buffer, tuple(corner)))
         pointer, _ = ev.scalar_pointer(address, buffer.memory.scalar)
-        for row, vector in enumerate(transpose(b, vectors)):
-            place = b.gep(buffer.memory.scalar, pointer, b.integer(I64, row * buffer.strides[dim]))
-            b.store(vector, place, align)
+        for number, row in enumerate(transpose(b, vectors)):
+            place = b.gep(buffer.memory.scalar, pointer, b.integer(I64, number * buffer.strides[dim]))
+            b.store(row, place, align)
         return []
 
-    def band(i: LValue, _: list[LValue]) -> list[LValue]:
+    def band(i: LValue) -> None:
         with ev.opened() as level:
             with ev.at(level):
                 columns[:] = [Ix(b.add(i, b.integer(I64, j)) if j else i, (), level) for j in range(size)]
             index[last] = columns[0]
             nest.lane_loop(index, [], square)
-        return []
 
-    def bands() -> None:
-        b.loop(b.integer(I64, 0), b.integer(I64, shape[last]), size, [], band)
-
-    nest.for_each([d for d in range(last) if d != dim], index, bands)
-
+    nest.for_each([d for d in range(last) if d != dim], index, lambda: b.repeat(shape[last], size, band))

@@ -91,7 +91,16 @@ class _Finder:
             self.plain(op)
 
     def plain(self, op: Op) -> None:
-        keeps = op.name in ("tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat", "tt.bitcast")
+        keeps = op.name in (
+            "tt.addptr",
+            "tt.splat",
+            "tt.broadcast",
+            "tt.expand_dims",
+            "tt.reshape",
+            "tt.trans",
+            "tt.unsplat",
+            "tt.bitcast",
+        )
         for result in op.results:
             if not isinstance(result.type, Descriptor) and isinstance(element_of(result.type), Pointer):
                 if keeps and isinstance(element_of(op.operands[0].type), Pointer):
@@ -135,4 +144,3 @@ def written_and_read(kernel: Kernel, roots: Roots) -> tuple[frozenset[Value], fr
             if row.effect & Effect.READ:
                 read |= touched
     return frozenset(written), frozenset(read)
-

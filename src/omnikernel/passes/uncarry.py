@@ -48,7 +48,11 @@ class _Uncarry(Rewriter):
         inside = {r for inner in body.ops for r in inner.results}
         while value is not arg:
             maker = self.made_by.get(value)
-            if maker is None or maker.name != ("tt.addptr" if isinstance(element, Pointer) else "arith.addi") or value not in inside:
+            if (
+                maker is None
+                or maker.name != ("tt.addptr" if isinstance(element, Pointer) else "arith.addi")
+                or value not in inside
+            ):
                 return None
             base, step = maker.operands
             if not isinstance(element, Pointer) and self._scalar(base) and not self._scalar(step):
