@@ -94,6 +94,39 @@ def test_fma(kind: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", NARROW)
+def test_fma_next_to_ties(kind: str, target: str) -> None:
+    """Sums of a product and an addend far smaller, far larger, or as large; also where either is subnormal or vast."""
+    rng = np.random.default_rng(9)
+    count, bits, low, high = 6000, *((8, -133, 100) if kind == "bf16" else (11, -24, 4))
+
+    def number(exponent: np.ndarray) -> np.ndarray:
+        digits = rng.integers(1 << (bits - 1), 1 << bits, count) * rng.choice([-1.0, 1.0], count)
+        with np.errstate(all="ignore"):
+            return np.ldexp(digits, exponent).astype(DTYPES[kind])
+
+    first = rng.integers(low, high, count)
+    second = np.where(
+        rng.random(count) < 0.5, low - 7 - first + rng.integers(-12, 12, count), rng.integers(low, high, count)
+    )
+    x, y = number(first), number(np.clip(second, low, high))
+    exponent = np.frexp(x.astype(float) * y.astype(float))[1] - bits
+    distance = rng.choice(np.array([-60, -40, -20, -9, -1, 0, 1, 6, 9, 14]), count) + rng.integers(0, 9, count)
+    z = number(exponent + distance)
+    if kind == "bf16":  # the product overflows, the sum does not
+        vast = np.full(count, 56)
+        x = np.append(x, np.abs(number(vast)))
+        y = np.append(y, np.abs(number(vast + rng.integers(0, 2, count))))
+        z = np.append(z, -np.abs(number(vast + 64)))
+    finite = np.isfinite(x.astype(float)) & np.isfinite(y.astype(float)) & np.isfinite(z.astype(float))
+    x, y, z = x[finite], y[finite], z[finite]
+    rows = zip(x.astype(float), y.astype(float), z.astype(float), strict=True)
+    want = np.array([fraction_to_format(Fraction(p) * Fraction(q) + Fraction(r), kind) for p, q, r in rows])
+    (got,) = run("math.fma", [x, y, z], [kind], 16, target)
+    assert np.array_equal(got.astype(float), want)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", FLOATS)
 def test_order(kind: str, target: str) -> None:
     left, right = floats(kind)
