@@ -72,12 +72,8 @@ module {
 
 
 KNOWN = [
-    pytest.param(
-        ONE_LANE, "bf16", id="one lane", marks=pytest.mark.xfail(strict=True, reason="LLVM's store is too wide")
-    ),
-    pytest.param(
-        RESHAPED_MASK, "f32", id="mask", marks=pytest.mark.xfail(strict=True, reason="index of a closed level")
-    ),
+    pytest.param(ONE_LANE, "bf16", id="one lane"),
+    pytest.param(RESHAPED_MASK, "f32", id="mask"),
     pytest.param(COLUMN, "f32", id="column"),
 ]
 

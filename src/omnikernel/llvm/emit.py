@@ -172,6 +172,7 @@ class Builder:
         self.block = "entry"
         self.closed = False  # the current block has its terminator
         self._next = 0
+        self._true: LValue | None = None
 
     # --- names, lines, blocks --------------------------------------------------------------------------------------------
 
@@ -520,7 +521,22 @@ class Builder:
         self.module.declare(name, type_, ["ptr", "i32", mask.type, type_])
         return self.emit(type_, f"call {type_} @{name}({pointer}, i32 {align}, {mask}, {other})")
 
+    def hidden_true(self) -> LValue:
+        """An i1 that is true, and that LLVM does not know to be."""
+        if self._true is None:
+            self._true = self.slot("i8", "true")
+            self.slots.append(f"  store i8 1, ptr {self._true.text}")
+        byte = self.emit(LType("i8"), f"load volatile i8, {self._true}, align 1")
+        return self.icmp("ne", byte, self.integer(byte.type, 0))
+
     def masked_store(self, value: LValue, pointer: LValue, align: int, mask: LValue) -> None:
+        """Lanes of mask to consecutive addresses; masked-off lanes touch no memory.
+
+        LLVM 22's x86 backend stores too many bytes where a truncated value meets a constant mask of one lane, so a mask
+        of lanes under 32 bits is kept from becoming a constant.
+        """
+        if value.type.bits < 32:
+            mask = self.and_(mask, self.splat(self.hidden_true(), mask.lanes))
         name = f"llvm.masked.store.{value.type.suffix}.p0"
         self.module.declare(name, "void", [value.type, "ptr", "i32", mask.type])
         self.line(f"call void @{name}({value}, {pointer}, i32 {align}, {mask})")

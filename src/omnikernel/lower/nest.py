@@ -204,7 +204,7 @@ class Nest:
             bound = b.intrinsic("smin", I64, bound, self._limit(term, lane, extent))
             known.append((term.mask, term.index))
         for mask, at in walked.uniform_masks:
-            on, _ = self.ev.evaluate(mask, at)
+            on, _ = self.ev.evaluate(mask, _with(at, lane, ZERO))
             bound = b.select(on.raw(b), bound, b.integer(I64, 0))
             known.append((mask, at))
         remainders: list[Root] = []

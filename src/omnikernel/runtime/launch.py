@@ -142,9 +142,12 @@ class Executable:
 
     def _run_reference(self, grid: Grid, slots: Sequence[int]) -> None:
         from .. import reference
+        from ..passes.contract import contract
         from ..ttir.parse import parse
 
         kernel = parse(_ttir(self.artefact))
+        if self.artefact.options.fp_fusion:
+            kernel = contract(kernel)
         numbers = [_number(slot, p.type) for slot, p in zip(slots, self.artefact.parameters, strict=True)]
         reference.run(kernel, numbers, grid)
 
