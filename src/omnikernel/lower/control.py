@@ -314,8 +314,8 @@ def lower_return(fl: FunctionLowering, op: Op) -> None:
             fl.materialise(value, frame.buffers[len(values)])
             values.append(None)
         else:
-            values.append(fl.scalar(value))
-            fl.raw(value)  # made here, where it dominates the edge to the caller's phi
+            # Its raw form is made here, where it dominates the edge to the caller's phi.
+            values.append(Lanes(fl.scalar(value).type, fl.raw(value)))
     frame.returns.append((values, fl.b.block))
     fl.b.jump(frame.exit)
 

@@ -209,6 +209,12 @@ class _Reduction:
 @statement("tt.reduce")
 def lower_reduce(fl: FunctionLowering, op: Op) -> None:
     """Scalars for tiles of rank 1, otherwise buffers of the shape without the axis."""
+    from .ordered import reduce_in_order
+    from .region import runs_on_lanes
+
+    if not runs_on_lanes(fl, op.regions[0]):
+        reduce_in_order(fl, op)
+        return
     reduction = _Reduction(fl, op)
     reduction.emit()
     for result, buffer in zip(op.results, reduction.buffers, strict=True):

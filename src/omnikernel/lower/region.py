@@ -59,8 +59,6 @@ def inline(fl: FunctionLowering, region: Region, args: Sequence[Lanes]) -> list[
 def lower_region_return(fl: FunctionLowering, op: Op) -> None:
     """The end of a region of several blocks."""
     frame = fl.frames[-1]
-    values = [fl.scalar(v) for v in op.operands]
-    for value in values:
-        value.raw(fl.b)  # made here, where it dominates the phi's edge
+    values = [Lanes(fl.scalar(v).type, fl.raw(v)) for v in op.operands]
     frame.returns.append((list(values), fl.b.block))
     fl.b.jump(frame.exit)
