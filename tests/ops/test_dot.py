@@ -135,9 +135,9 @@ def test_scaled(left: str, right: str, scales: tuple[bool, bool]) -> None:
     m, n, k = 32, 16, 64
     (a, x), (b, y) = operand(rng, left, m, k), operand(rng, right, n, k)
     u, v = (rng.integers(124, 131, (rows, k // 32)).astype(np.uint8) for rows in (m, n))
-    if left == "bf16" or left == "fp16":
+    if left in ("bf16", "fp16"):
         scales = (False, scales[1])
-    if right == "bf16" or right == "fp16":
+    if right in ("bf16", "fp16"):
         scales = (scales[0], False)
     held: dict[str, Any] = {"LEFT": left, "RIGHT": right, "LEFT_SCALE": scales[0], "RIGHT_SCALE": scales[1]}
     o = np.zeros((m, n), np.float32)

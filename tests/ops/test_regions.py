@@ -1,5 +1,7 @@
 """map_elementwise, functions that are not inlined, and regions with control flow and effects."""
 
+# ruff: noqa: SIM108 (kernels branch by statements: that is what is tested)
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,5 +1,7 @@
 """tt.scan against the reference, and both against NumPy."""
 
+# ruff: noqa: SIM108 (kernels branch by statements: that is what is tested)
+
 from __future__ import annotations
 
 import numpy as np

@@ -20,7 +20,18 @@ def unsupported(what: str, version: str, loc: Location, kernel: str = "") -> Uns
     release = f" (Triton {version})" if version else ""
     where = f"\n  in kernel {kernel}" if kernel else "\n "
     place = f"{where}, at {loc}" if loc.file else where if kernel else ""
-    return UnsupportedOp(f"{what}{release} is not supported{place}")
+    reason = next((f": {why}" for start, why in _REASONS.items() if what.startswith(f"op {start}")), "")
+    return UnsupportedOp(f"{what}{release} is not supported{reason}{place}")
+
+
+# Beginnings of names of ops that will never be compiled here -> why, and what to do.
+_REASONS = {
+    "tt.elementwise_inline_asm": "assembly is written for one kind of GPU; write it in Triton, or call libdevice",
+    "ttg.": "it describes how a GPU lays out or moves data; write the kernel in Triton, not Gluon",
+    "ttng.": "it is an instruction of NVIDIA GPUs; write the kernel in Triton, not Gluon",
+    "amdg.": "it is an instruction of AMD GPUs; write the kernel in Triton, not Gluon",
+    "nvws.": "warps have no meaning on a CPU; turn warp specialisation off",
+}
 
 
 def verify(kernel: Kernel, stage: str = "") -> None:
