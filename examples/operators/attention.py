@@ -107,7 +107,7 @@ def query_grad_kernel(
         there = (columns[:, None] < n) & (d[None, :] < width)
         key = head * n * width + columns[:, None] * width + d[None, :]
         tile_k, tile_v = tl.load(k + key, there, other=0.0), tl.load(v + key, there, other=0.0)
-        p, ds = tile_gradient(tile_q, tile_k, tile_v, tile_g, row_lse, row_delta, rows, columns, m, n, scale, CAUSAL)
+        _, ds = tile_gradient(tile_q, tile_k, tile_v, tile_g, row_lse, row_delta, rows, columns, m, n, scale, CAUSAL)
         acc += tl.dot(ds.to(tile_k.dtype), tile_k, input_precision="ieee")
     tl.store(dq + at, acc.to(tile_q.dtype), here)
 

@@ -294,8 +294,32 @@ def _cast(grad: Any, dtype: Any) -> Any:
 def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     """The function that handles calls on JAX arrays; traced functions are kept by the arguments that are no arrays."""
     op._jax_functions = {}
+    params = op.schema.params
+    simple = not op.checker.mutable and not any(p.kind.many or p.keyword_only for p in params)
+    is_array = tuple(param.kind.is_array for param in params)
+    quick: dict[tuple[Any, ...], Any] = {}  # jitted functions by the arguments that are no concrete arrays
+    concrete = type(jnp.zeros(()))
 
     def handle(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not simple or kwargs or len(args) != len(params):
+            return slow(args, kwargs)
+        arrays, rest = [], []
+        for array, arg in zip(is_array, args, strict=True):
+            if not array:
+                rest.append((type(arg), arg))
+            elif type(arg) is concrete:
+                arrays.append(arg)
+            else:
+                return slow(args, kwargs)
+        function = quick.get(tuple(rest))
+        if function is not None:
+            results = function(*arrays)
+            return results[0] if op.schema.single else results
+        found = slow(args, kwargs)
+        quick[tuple(rest)] = op._jax_functions[_template(op, args)]
+        return found
+
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if "out" in kwargs and all(param.name != "out" for param in op.schema.params):
             run_on(op, (), kwargs["out"])
         bound = op.schema.bind(args, kwargs)
@@ -304,6 +328,11 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         return run_on(op, bound)
 
     return handle
+
+
+def _template(op: Operator, bound: Sequence[Any]) -> tuple[Any, ...]:
+    values = [_argument(op, param, value, []) for param, value in zip(op.schema.params, bound, strict=True)]
+    return split(op.name, values, lambda item: isinstance(item, jax.Array))[1]
 
 
 def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .schema import Schema
 
 _MARK = "_omnikernel_ops"
+_NOTHING: frozenset[int] = frozenset()
 
 
 class MutationError(OmnikernelError, TypeError):
@@ -130,7 +131,7 @@ class Checker:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._written: dict[Any, tuple[tuple[int, str], ...]] = {}  # compiled kernel -> what it writes
-        self._seen: set[Any] = set()  # kernels that were checked before their first launch
+        self.seen: dict[int, Any] = {}  # by id (hashing a kernel is slow): those checked before their first launch
         self.mutable = frozenset(i for i, param in enumerate(schema.params) if param.mutated)
 
     def before(self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -139,14 +140,12 @@ class Checker:
         Raises:
             MutationError: it writes an input that is not declared.
         """
-        if kernel in self._seen:
-            return
         values = [plain(arg) for arg in args]
         compiled = kernel.warmup(*values, grid=grid, **{name: plain(value) for name, value in kwargs.items()})
         for one in compiled if isinstance(compiled, (list, tuple)) else (compiled,):
             if hasattr(one, "metadata"):  # the interpreter compiles nothing
                 self.written(one, kernel, args, kwargs)
-        self._seen.add(kernel)
+        self.seen[id(kernel)] = kernel
 
     def written(self, compiled: Any, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> frozenset[int]:
         """The parameters of the operator that this launch writes.
@@ -158,14 +157,14 @@ class Checker:
         if positions is None:
             known = hasattr(compiled, "metadata")
             positions = self._written[compiled] = written_arguments(compiled, kernel) if known else ()
-        found = set()
+        found = _NOTHING
         for position, name in positions:
             array = args[position] if position < len(args) else kwargs.get(name)
             if isinstance(array, Array) and array.source >= 0:
                 if array.source not in self.mutable:
                     self._refuse(kernel, name, array.source)
-                found.add(array.source)
-        return frozenset(found)
+                found |= {array.source}
+        return found
 
     def _refuse(self, kernel: Any, name: str, source: int) -> None:
         parameter = self._schema.params[source].name
@@ -190,7 +189,7 @@ class EagerRun:
     def launch(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Check and run a launch."""
         checker = self.checker
-        if kernel not in checker._seen:
+        if id(kernel) not in checker.seen:
             checker.before(kernel, grid, args, kwargs)
         values = [arg.value if isinstance(arg, Array) else arg for arg in args]
         for name, value in kwargs.items():
@@ -198,9 +197,7 @@ class EagerRun:
                 kwargs = {**kwargs, name: value.value}
         compiled = kernel.run(*values, grid=grid, warmup=False, **kwargs)
         self.launched = True
-        wrote = checker.written(compiled, kernel, args, kwargs)
-        if wrote:
-            self.wrote |= wrote
+        self.wrote |= checker.written(compiled, kernel, args, kwargs)
         return compiled
 
 

@@ -271,7 +271,7 @@ class _Rules:
     def __init__(self, op: Operator) -> None:
         self._op = op
         self._setup_context_fn: Callable[..., Any] | None = None
-        self._backward_fn: Callable[..., Any] = self._refuse
+        self._backward_fn: Callable[..., Any] | None = self._refuse
 
     def use_gradient(self) -> None:
         """Differentiate by the user's rule."""

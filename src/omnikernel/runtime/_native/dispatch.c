@@ -41,7 +41,7 @@ static PyTypeObject *table_type, *entry_type;
 static PyObject *knobs_module; /* triton.knobs */
 static int suspended;
 static struct {
-    PyObject *table, *globals, *pre_run, *enter, *leave, *calls, *debug, *inspection, *runtime;
+    PyObject *table, *globals, *pre_run, *enter, *leave, *calls, *debug, *inspection, *runtime, *value;
 } name;
 
 /* ---- lookup ---- */
@@ -98,6 +98,18 @@ static int plain_context(PyObject *function, int *debug) {
     return empty;
 }
 
+/* 1 where two objects of one type hold the identical `value`: Triton keeps a copy of each tl.constexpr. */
+static int same_constant(PyObject *now, PyObject *then) {
+    if (now == then) return 1;
+    if (!now || Py_TYPE(now) != Py_TYPE(then)) return 0;
+    PyObject *one = PyObject_GetAttr(now, name.value), *other = one ? PyObject_GetAttr(then, name.value) : NULL;
+    int same = one && one == other;
+    if (!other) PyErr_Clear();
+    Py_XDECREF(one);
+    Py_XDECREF(other);
+    return same;
+}
+
 /* 1 where every global that the kernel uses is still the object it was at compilation. */
 static int same_globals(PyObject *function) {
     PyObject *used = PyObject_GetAttr(function, name.globals);
@@ -108,8 +120,8 @@ static int same_globals(PyObject *function) {
         same = PyTuple_Check(key) && PyTuple_Size(key) == 2 && PyTuple_Check(value) && PyTuple_Size(value) == 2;
         if (!same) break;
         PyObject *globals = PyTuple_GetItem(value, 1);
-        same = PyDict_Check(globals) &&
-               PyDict_GetItemWithError(globals, PyTuple_GetItem(key, 0)) == PyTuple_GetItem(value, 0);
+        same = PyDict_Check(globals) && same_constant(PyDict_GetItemWithError(globals, PyTuple_GetItem(key, 0)),
+                                                      PyTuple_GetItem(value, 0));
     }
     Py_XDECREF(used);
     return same;
@@ -553,7 +565,7 @@ int ok_dispatch_init(PyObject *module) {
             {&name.pre_run, "pre_run_hooks"},   {&name.enter, "launch_enter_hook"},
             {&name.leave, "launch_exit_hook"},  {&name.calls, "calls"},
             {&name.debug, "debug"},             {&name.inspection, "add_stages_inspection_hook"},
-            {&name.runtime, "runtime"},
+            {&name.runtime, "runtime"},         {&name.value, "value"},
         };
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (!(*names[i].where = PyUnicode_InternFromString(names[i].text))) return -1;
