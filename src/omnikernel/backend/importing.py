@@ -17,15 +17,15 @@ from .availability import report
 
 
 def _adapt_launches(module: ModuleType) -> None:
-    from . import hooks
+    from .hooks import install
 
-    hooks.install()
+    install()
 
 
 def _adapt_interpreter(module: ModuleType) -> None:
-    from . import interpret
+    from .interpret import install
 
-    interpret.install(module)
+    install(module)
 
 
 _AFTER: dict[str, Callable[[ModuleType], None]] = {
