@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import OmnikernelError
+from ..runtime import dispatch
 from .arrays import Array, DType, state
 
 if TYPE_CHECKING:
@@ -191,11 +192,13 @@ class EagerRun:
         checker = self.checker
         if id(kernel) not in checker.seen:
             checker.before(kernel, grid, args, kwargs)
-        values = [arg.value if isinstance(arg, Array) else arg for arg in args]
+        values = tuple([arg.value if isinstance(arg, Array) else arg for arg in args])
         for name, value in kwargs.items():
             if isinstance(value, Array):
                 kwargs = {**kwargs, name: value.value}
-        compiled = kernel.run(*values, grid=grid, warmup=False, **kwargs)
+        compiled = dispatch.try_launch(kernel, grid, values, kwargs) if hasattr(kernel, "params") else None
+        if compiled is None:
+            compiled = kernel.run(*values, grid=grid, warmup=False, **kwargs)
         self.launched = True
         self.wrote |= checker.written(compiled, kernel, args, kwargs)
         return compiled

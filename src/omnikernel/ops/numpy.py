@@ -131,6 +131,7 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         (i, param.strided) for i, param in enumerate(params) if param.kind.is_array and not param.kind.many
     )
     simple = all(param.kind.base != "dtype" and not param.kind.many and not param.mutated for param in params)
+    scalars = schema.exact
     names = tuple(param.name for param in params if param.keyword_only)
     positional = len(params) - len(names)
     single = schema.single
@@ -147,6 +148,9 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
             if not strided and not value.flags.c_contiguous:
                 value = value.copy(order="C")
             values[i] = NumpyArray(value, i)
+        for i, kind in scalars:
+            if type(values[i]) is not kind:
+                return slow(args, kwargs)
         before = state.run
         state.run = NumpyRun(checker)
         try:

@@ -51,6 +51,9 @@ class Param:
         return self.default is not inspect.Parameter.empty
 
 
+_EXACT = {"int": int, "float": float, "bool": bool, "str": str}
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """Parameters in order, and results; `single`: the function returns one result, not a tuple."""
@@ -64,6 +67,11 @@ class Schema:
     def arrays(self) -> tuple[int, ...]:
         """Positions of the parameters that are arrays."""
         return tuple(i for i, param in enumerate(self.params) if param.kind.is_array)
+
+    @property
+    def exact(self) -> tuple[tuple[int, type], ...]:
+        """Positions of the single scalars, with the one type that needs no conversion."""
+        return tuple((i, _EXACT[p.kind.base]) for i, p in enumerate(self.params) if p.kind.base in _EXACT)
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The value of every parameter, in order.

@@ -505,6 +505,7 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     overload, params = binding.overload, schema.params
     arrays = tuple((i, param.strided) for i, param in enumerate(params) if param.kind.is_array)
     positional = len(params)
+    scalars = schema.exact
     simple = all(p.kind.base != "dtype" and not p.kind.many and not p.mutated and not p.keyword_only for p in params)
     has_dtypes = any(param.kind.base == "dtype" for param in params)
     single = schema.single
@@ -528,6 +529,9 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
             ):
                 return slow(args, kwargs)
             values[i] = TorchArray(value, i)
+        for i, kind in scalars:
+            if type(values[i]) is not kind:
+                return slow(args, kwargs)
         if not _undisturbed():
             return slow(args, kwargs)
         before = state.run

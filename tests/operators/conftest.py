@@ -1,0 +1,6 @@
+"""The example operators, importable as the package `operators`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))

@@ -1,0 +1,87 @@
+"""Operators on NumPy arrays: strides, out=, writes in place, every kind of argument."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from declared import dense_copy, everything, increment_, scale
+
+from omnikernel.errors import ArgumentTypeError, ArgumentValueError
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+    "x", [X, X.T, X[:, ::2], X[::-1], np.broadcast_to(X[0], (3, 4)), X[:0], np.full((), 3, np.float32)]
+)
+def test_any_strides(x):
+    found = scale(x)
+    assert found.shape == x.shape and found.flags.c_contiguous
+    assert np.array_equal(found, 2 * x)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, ml_dtypes.bfloat16])
+def test_dtypes(dtype):
+    assert scale(X.astype(dtype), 3.0).dtype == dtype
+
+
+def test_out_is_used_as_it_is():
+    out = np.zeros_like(X)
+    assert scale(X, out=out) is out
+    assert np.array_equal(out, 2 * X)
+
+
+def test_out_of_any_strides_and_out_over_an_input():
+    out = np.zeros((4, 3), np.float32).T
+    scale(X, out=out)
+    assert np.array_equal(out, 2 * X)
+    both = np.arange(5, dtype=np.float32)
+    scale(both[:-1], out=both[1:])
+    assert both.tolist() == [0, 0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("out", [np.zeros(3, np.float32), np.zeros((3, 4)), [np.zeros((3, 4))] * 2])
+def test_out_that_does_not_fit(out):
+    with pytest.raises(ArgumentValueError, match="tests::scale"):
+        scale(X, out=out)
+
+
+def test_out_of_another_library_is_refused():
+    with pytest.raises(ArgumentTypeError, match="takes NumPy arrays"):
+        scale(X, out=[[0.0]])
+
+
+@pytest.mark.parametrize("view", [lambda a: a, lambda a: a.T, lambda a: a[::2, 1:]])
+def test_writes_in_place_reach_any_view(view):
+    a = np.zeros((4, 5), np.float32)
+    expected = np.zeros((4, 5), np.float32)
+    view(expected)[...] += 1
+    assert increment_(view(a)) is None
+    assert np.array_equal(a, expected)
+
+
+def test_a_read_only_array_in_a_written_position():
+    with pytest.raises(ArgumentValueError, match="'x'.*read-only"):
+        increment_(np.broadcast_to(np.float32(1), (4,)))
+
+
+def test_strided_parameters_come_as_they_are():
+    assert np.array_equal(dense_copy(X.T), X.T)
+    assert np.array_equal(dense_copy(X[:, ::-1]), X[:, ::-1])
+
+
+def test_every_kind_of_argument():
+    one, two = everything(X, [X, X], X, (2, 3), flag=False, mode="ten", dtype=np.float64)
+    assert one.dtype == np.float64 and np.array_equal(one, 13 * X)
+    assert two.shape == (2, 3) and not two.any()
+
+
+def test_a_dense_input_is_not_copied(monkeypatch):
+    from omnikernel.ops import numpy as binding
+
+    seen = []
+    monkeypatch.setattr(
+        binding.NumpyRun, "empty_like", lambda run, a: seen.append(a.value) or run.empty(a.shape, a.dtype)
+    )
+    scale(X)
+    scale(X, factor=2.0)
+    assert [value.ctypes.data for value in seen] == [X.ctypes.data] * 2
