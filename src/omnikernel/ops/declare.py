@@ -221,6 +221,11 @@ class Operator:
         torch = sys.modules["torch"]
         self._handlers[torch.Tensor] = self._handlers[torch.nn.Parameter] = handler
 
+    def forget(self) -> None:
+        """Take the operator out of torch's dispatcher, to make room for another of its name."""
+        if self._torch_binding is not None:
+            self._torch_binding.lib._destroy()
+
     def _refresh(self) -> None:
         """Bindings read the rules when they are made; after a change they are made again where it matters."""
         if self._torch_binding is not None:
@@ -321,6 +326,8 @@ def op(
             raise SchemaError(
                 f"operator {name} is already declared, in {other.function.__module__}; choose another name"
             )
+        if other is not None:  # declared again, e.g. in a notebook
+            other.forget()
         launches.install()
         made = OPERATORS[name] = Operator(function, schema)
         after_import.when_loaded("torch", made.bind_torch)

@@ -55,6 +55,17 @@ def rebuild(template: tuple[Any, ...], arrays: Sequence[Any]) -> tuple[Any, ...]
     return tuple(value(item) for item in template)
 
 
+def spread(template: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
+    """A value for every array of a template, None for everything else."""
+
+    def value(item: Any) -> Any:
+        if isinstance(item, tuple):
+            return tuple(value(inner) for inner in item)
+        return values[item.index] if isinstance(item, Slot) else None
+
+    return tuple(value(item) for item in template)
+
+
 def arranged(schema: Schema, likes: Sequence[Any], returned: Any, cast: Callable[[Any, Any], Any]) -> list[Any]:
     """The gradient of every array parameter.
 

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ArgumentTypeError
 from . import xla
 from .arrays import Array, DType
-from .gradients import arranged, rebuild, split
+from .gradients import arranged, rebuild, split, spread
 from .launches import Checker, call, innermost, results_of
 from .numpy import dtype_of
 from .traced import Aval, compile_for
@@ -249,9 +249,7 @@ def _with_vmap(op: Operator, template: tuple[Any, ...], primal: Callable[..., An
 
     @run.def_vmap
     def batched(size: int, have: Sequence[bool], *arrays: Any) -> Any:
-        flags = [
-            f if isinstance(f, bool) else any(f) if isinstance(f, tuple) else False for f in rebuild(template, have)
-        ]
+        flags = [any(f) if isinstance(f, tuple) else bool(f) for f in spread(template, have)]
         returned = rule(size, tuple(flags), *rebuild(template, arrays))
         found = (returned,) if op.schema.single else tuple(returned)
         return found, (True,) * len(found)

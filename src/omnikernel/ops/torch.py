@@ -15,8 +15,9 @@ import torch
 from torch._library.autograd import make_autograd_impl
 
 from ..errors import ArgumentTypeError, ArgumentValueError
+from ..runtime.arrays import DTYPES as TRITON_DTYPES
 from .arrays import Array, DType, state
-from .gradients import Slot, arranged, rebuild, split
+from .gradients import Slot, arranged, rebuild, split, spread
 from .launches import AliasError, Checker, EagerRun, OffMixin, call, results_of
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ _C: Any = torch._C
 _NAMES: dict[torch.dtype, DType] = {
     dtype: DType(dtype) for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)
 }
-_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
-_DTYPES |= {DType(name): getattr(torch, name) for name in ("float32", "float64", "float16", "int64", "int32", "int16")}
+_DTYPES = {str(name): dtype for dtype, name in _NAMES.items()}  # plain strings: Dynamo reads them
+
+
+_USABLE = frozenset(dtype for name, dtype in _DTYPES.items() if name in TRITON_DTYPES)
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -37,7 +40,7 @@ def dtype_of(name: str) -> torch.dtype:
     Raises:
         ArgumentTypeError: torch has none of this name.
     """
-    found = _DTYPES.get(DType(name))
+    found = _DTYPES.get(name)
     if found is None:
         raise ArgumentTypeError(f"torch has no dtype named {name!r}")
     return found
@@ -125,6 +128,11 @@ def _array(op: Operator, index: int, param: Param, value: Any, copied: list[tupl
     if value.layout != torch.strided:
         layout = str(value.layout).removeprefix("torch.")
         raise ArgumentTypeError(f"{where}: expected a strided tensor, got one of layout {layout}; pass .to_dense()")
+    if value.dtype not in _USABLE:
+        raise ArgumentTypeError(
+            f"{where}: expected a dtype that Triton has, got {value.dtype}; convert it first"
+            + (", e.g. by torch.view_as_real" if value.is_complex() else "")
+        )
     if param.strided or value.is_contiguous():
         return TorchArray(value, index)
     dense = value.contiguous()
@@ -403,7 +411,7 @@ def _function(binding: TorchBinding) -> type[torch.autograd.Function]:
         @staticmethod
         def vmap(info: Any, in_dims: Any, template: _Template, *tensors: torch.Tensor) -> Any:
             return binding.vmap(
-                info.batch_size, rebuild(template.places, in_dims[1:]), rebuild(template.places, tensors)
+                info.batch_size, spread(template.places, in_dims[1:]), rebuild(template.places, tensors)
             )
 
     return Function
@@ -462,7 +470,9 @@ def _torch_argument(param: Param, value: Any) -> Any:
             return value
         return _from_numpy(value)
     if param.kind.base == "dtype" and value is not None:
-        return dtype_of(DType(value))
+        if isinstance(value, torch.dtype):
+            return value
+        return dtype_of(value if type(value) is str else DType(value))
     return value.item() if type(value).__module__ == "numpy" else value
 
 
@@ -510,7 +520,7 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     has_dtypes = any(param.kind.base == "dtype" for param in params)
     single = schema.single
     is_compiling, grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
-    keys, plain_keys, types = _KEYS, _PLAIN, _TYPES
+    keys, plain_keys, types, usable = _KEYS, _PLAIN, _TYPES, _USABLE
 
     def handle(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_compiling() and not has_dtypes:
@@ -526,6 +536,7 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
                 or keys(value).raw_repr() not in plain_keys
                 or (grad and value.requires_grad)
                 or not (strided or value.is_contiguous())
+                or value.dtype not in usable
             ):
                 return slow(args, kwargs)
             values[i] = TorchArray(value, i)
