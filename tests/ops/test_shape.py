@@ -203,3 +203,47 @@ def test_histogram(dtype: str, bins: int, masked: bool) -> None:
     kept = x[:700] if masked else x
     bits = kept.view(f"u{kept.dtype.itemsize}")
     np.testing.assert_array_equal(y, np.bincount(bits[bits < bins].astype(np.int64), minlength=bins))
+
+
+# --- tiles of many small extents -----------------------------------------------------------------------------------
+
+
+@triton.jit
+def largest(x, y, N: tl.constexpr, M: tl.constexpr, K: tl.constexpr):
+    v = tl.load(x + tl.arange(0, N)[:, None] * M + tl.arange(0, M)[None, :])
+    tl.store(y + tl.arange(0, N)[:, None] * K + tl.arange(0, K)[None, :], tl.topk(v, K))
+
+
+@pytest.mark.parametrize(("shape", "k"), [((1, 64), 4), ((8, 16), 16), ((2, 4), 1), ((4, 2), 2)])
+@pytest.mark.parametrize("dtype", ["float32", "int16"])
+def test_topk(shape: tuple[int, int], k: int, dtype: str) -> None:
+    x = random(np.random.default_rng(11), dtype, shape)
+    _, y = run(largest, x, np.zeros((shape[0], k), dtype), N=shape[0], M=shape[1], K=k)
+    np.testing.assert_array_equal(y, np.sort(x, 1)[:, ::-1][:, :k])
+
+
+@triton.jit
+def cube(x, y, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr, AXIS: tl.constexpr, n):
+    at = tl.arange(0, A)[:, None, None] * (B * C) + tl.arange(0, B)[None, :, None] * C + tl.arange(0, C)[None, None, :]
+    r = tl.sum(tl.load(x + at, mask=at < n, other=3), AXIS) * 2
+    if AXIS == 0:
+        tl.store(y + tl.arange(0, B)[:, None] * C + tl.arange(0, C)[None, :], r)
+    elif AXIS == 1:
+        tl.store(y + tl.arange(0, A)[:, None] * C + tl.arange(0, C)[None, :], r)
+    else:
+        tl.store(y + tl.arange(0, A)[:, None] * B + tl.arange(0, B)[None, :], r)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(2, 2, 2), (4, 4, 4), (1, 4, 2), (4, 1, 4), (2, 4, 1)], ids=str)
+def test_reductions_of_small_extents(dtype: str, axis: int, shape: tuple[int, int, int]) -> None:
+    x = random(np.random.default_rng(12), dtype, shape)
+    n = x.size - 3
+    out = x.dtype if dtype != "int8" else np.dtype(np.int32)
+    rest = [extent for d, extent in enumerate(shape) if d != axis]
+    _, y = run(cube, x, np.zeros(rest, out), n, A=shape[0], B=shape[1], C=shape[2], AXIS=axis)
+    masked = np.where(np.arange(x.size).reshape(shape) < n, x, x.dtype.type(3)).astype(np.float64)
+    np.testing.assert_allclose(
+        y.astype(np.float64), masked.sum(axis) * 2, rtol=1e-2 if dtype == "float16" else 1e-5, atol=1e-2
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 
 from ..errors import UnsupportedOp
 from ..ir.ops import SCHEMA
@@ -17,10 +18,10 @@ from ..ir.types import Pointer, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I32, I64, PTR, Builder, LType, LValue
 from ..passes.schedule import Keep, Schedule, is_lazy
 from .evaluate import Buffer, Evaluator, evaluate_elementwise, memory_type
-from .index import Index, operand_index, operand_indices, symbolic_add, symbolic_bits
+from .index import Add, Bits, Index, operand_index, operand_indices, reshape_index, symbolic_add, symbolic_bits
 from .lanes import Lanes, is_narrow
 from .memory import OPEN, store_lanes
-from .nest import Nest, choose_lane_dim, shape_index
+from .nest import Nest, choose_lane_dim, is_cube, shape_index
 from .transpose import materialise_turned, turns
 
 Statement = Callable[["FunctionLowering", Op], None]
@@ -220,9 +221,20 @@ class FunctionLowering:
             scalar: element by element, without lanes.
         """
         ev = Evaluator(self)
+        cube = tuple(shape)
+        flat = not scalar and is_cube(cube)
+        if flat:  # lanes run along all of it
+            shape = (prod(cube),)
+
+        def place(index: Index, bits: Bits, add: Add) -> Index:
+            return reshape_index(index, shape, cube, bits, add) if flat else index
 
         def at(items: Sequence[Value]) -> Callable[[Index], list[tuple[Value, Index]]]:
-            return lambda index: [(v, index if shape_of(v.type) else ()) for v in items]
+            def roots(index: Index) -> list[tuple[Value, Index]]:
+                where = place(index, symbolic_bits, symbolic_add)
+                return [(v, where if shape_of(v.type) else ()) for v in items]
+
+            return roots
 
         everything = [*values, *([stores] if stores else []), *masks]
         dim = -1 if scalar else choose_lane_dim(ev, shape, at(everything), at([stores] if stores else []))
@@ -230,11 +242,8 @@ class FunctionLowering:
         index = shape_index(shape)
         order = [d for d in range(len(shape)) if d != dim] + ([dim] if dim >= 0 else [])
         before = self.b._next
-        nest.for_each(order, index, lambda: step(ev, tuple(index)))
-        size = 1
-        for extent in shape:
-            size *= extent
-        self.cost += self.trips * (2 + 0.06 * (self.b._next - before) * size / max(1, nest.lanes))
+        nest.for_each(order, index, lambda: step(ev, place(tuple(index), ev.bits, ev.sum)))
+        self.cost += self.trips * (2 + 0.06 * (self.b._next - before) * prod(shape) / max(1, nest.lanes))
 
     def materialise(self, value: Value, into: Buffer | None = None) -> Buffer:
         """Compute a lazy tile into a buffer, in a nest of its own."""

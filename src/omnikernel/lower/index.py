@@ -40,6 +40,8 @@ Index = tuple[Ix, ...]
 ZERO = Ix(LValue("0", I64))
 # Makes the i64 scalar ((base >> shift) & mask) << left at a level of the nest.
 Bits = Callable[[LValue, int, int, int, int], LValue]
+# Makes the sum of two i64 scalars at a level of the nest.
+Add = Callable[[LValue, LValue, int], LValue]
 
 
 def uniform(index: Index) -> bool:
@@ -48,7 +50,7 @@ def uniform(index: Index) -> bool:
 
 
 def _piece(
-    parts: Sequence[tuple[Ix, int]], low: int, extent: int, bits: Bits, add: Callable[[LValue, LValue, int], LValue]
+    parts: Sequence[tuple[Ix, int]], low: int, extent: int, bits: Bits, add: Add
 ) -> Ix:
     """The index of a dimension of `extent` elements, each `low` elements of the row-major order apart.
 
@@ -83,7 +85,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
 
 
 def reshape_index(
-    index: Index, shape: Sequence[int], source: Sequence[int], bits: Bits, add: Callable[[LValue, LValue, int], LValue]
+    index: Index, shape: Sequence[int], source: Sequence[int], bits: Bits, add: Add
 ) -> Index:
     """The index in a tile of shape `source` of what lies at `index` in its row-major reshape to `shape`."""
     parts = [(ix, d) for ix, d, extent in zip(index, _strides(shape), shape, strict=True) if extent > 1]
@@ -96,7 +98,7 @@ def reshape_index(
 SHAPE_OPS = frozenset({"tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.splat", "tt.unsplat"})
 
 
-def source_index(op: Op, index: Index, bits: Bits, add: Callable[[LValue, LValue, int], LValue]) -> Index:
+def source_index(op: Op, index: Index, bits: Bits, add: Add) -> Index:
     """The index in the operand of a shape op of what lies at `index` in its result."""
     source = shape_of(op.operands[0].type)
     if op.name == "tt.splat":
@@ -131,7 +133,7 @@ def symbolic_add(a: LValue, b: LValue, level: int) -> LValue:
 
 
 def operand_indices(
-    op: Op, result: Value, index: Index, bits: Bits, add: Callable[[LValue, LValue, int], LValue]
+    op: Op, result: Value, index: Index, bits: Bits, add: Add
 ) -> list[tuple[Value, Index]]:
     """What a tile's op reads for the element of one of its results at an index."""
     if op.name in SHAPE_OPS:

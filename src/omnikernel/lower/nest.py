@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from ..ir.tile import Op, Value
 from ..ir.types import I1 as MASK
 from ..ir.types import Scalar, element_of, shape_of
-from ..llvm.emit import I64, LValue
+from ..llvm.emit import I1, I64, LValue
 from .evaluate import Buffer, Evaluator
 from .index import SHAPE_OPS, ZERO, Index, Ix, operand_index, operand_indices, source_index, symbolic_add, symbolic_bits
 from .linear import arithmetic_step
@@ -194,7 +195,7 @@ class Nest:
 
     def full_bound(self, index: Index, lane: Ix) -> tuple[LValue | None, list[Root], list[Root]]:
         """Up to where the masks are known to hold, and which; None for the bound where there is nothing to know."""
-        walked = walk(self.ev, self.roots(index), self.masks(index), lane)
+        walked = walk(self.ev, self.roots(index), self.masks(index), lane, self.shape[self.lane_dim])
         if not (walked.bounds or walked.uniform_masks or walked.remainders):
             return None, [], []
         b, extent = self.b, self.shape[self.lane_dim]
@@ -222,6 +223,7 @@ class Nest:
         signed = term.predicate[0] == "s"
         bits = x.raw(b).type.bits
         left, right = b.integer_cast(x.raw(b), "i64", signed=signed), b.integer_cast(y.raw(b), "i64", signed=signed)
+        fits = self._fits(term.left, term.left_index, lane, extent)
         if term.predicate in ("sge", "sgt", "uge", "ugt"):  # holds from the first lane on, if there
             holds = b.icmp("sge" if term.predicate.endswith("ge") else "sgt", left, right)
             limit = b.select(holds, b.integer(I64, extent), b.integer(I64, 0))
@@ -230,11 +232,24 @@ class Nest:
             if term.predicate.endswith("le"):
                 limit = b.add(limit, b.integer(I64, 1))
         if bits == 64:  # differences of 64-bit integers may wrap: only small ones are taken
-            low = b.icmp("ult", b.add(left, b.integer(I64, 1 << 62)), b.integer(I64, 1 << 63))
-            also = b.icmp("ult", b.add(right, b.integer(I64, 1 << 62)), b.integer(I64, 1 << 63))
-            return b.select(b.and_(low, also), limit, b.integer(I64, 0))
+            below = 1 << 62 if signed else 0
+            low = b.icmp("ult", b.add(left, b.integer(I64, below)), b.integer(I64, (1 << 62) + below))
+            also = b.icmp("ult", b.add(right, b.integer(I64, below)), b.integer(I64, (1 << 62) + below))
+            return b.select(b.and_(fits, b.and_(low, also)), limit, b.integer(I64, 0))
         top = (1 << (bits - 1 if signed else bits)) - extent
-        return b.select(b.icmp("sle", left, b.integer(I64, top)), limit, b.integer(I64, 0))
+        fits = b.and_(fits, b.icmp("sle", left, b.integer(I64, top)))
+        return b.select(fits, limit, b.integer(I64, 0))
+
+    def _fits(self, value: Value, at: Index, lane: Ix, extent: int) -> LValue:
+        """Whether no narrow sum behind a sign extension wraps over the extent."""
+        b = self.b
+        fits = b.integer(I1, 1)
+        for narrow, here in extended(self.ev, value, at):
+            first, _ = self.ev.evaluate(narrow, _with(here, lane, ZERO))
+            raw = first.raw(b)
+            top = b.integer(raw.type, (1 << (raw.type.bits - 1)) - extent)
+            fits = b.and_(fits, b.icmp("sle", raw, top))
+        return fits
 
     def _stays(self, op: Op, at: Index, lane: Ix, extent: int) -> LValue:
         """Whether `x % n` passes no multiple of n over the extent, from an x that is not negative."""
@@ -245,6 +260,9 @@ class Nest:
         rest, _ = self.ev.evaluate(op.results[0], start)
         values = [b.integer_cast(v.raw(b), "i64") for v in (x, n, rest)]
         fits = b.icmp("sle", b.add(values[2], b.integer(I64, extent)), values[1])
+        fits = b.and_(fits, self._fits(op.operands[0], at, lane, extent))
+        top = (1 << (x.raw(b).type.bits - 1)) - extent
+        fits = b.and_(fits, b.icmp("sle", values[0], b.integer(I64, top)))
         return b.and_(fits, b.icmp("sge", values[0], b.integer(I64, 0)))
 
 
@@ -255,12 +273,21 @@ def _with(index: Index, old: Ix, new: Ix) -> Index:
 # --- walking without emitting ----------------------------------------------------------------------------------------------------
 
 
-def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix) -> Walked:
-    """Find what a nest reads: its loads, the masks that are bounds along the lanes, remainders in addresses."""
+def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix, extent: int) -> Walked:
+    """Find what a nest reads: its loads, the masks that are bounds along the lanes, remainders in addresses.
+
+    Args:
+        ev: the evaluator of the nest.
+        roots: the values that a step evaluates.
+        masks: the masks of the step's own stores.
+        lane: the index along the lane dimension, as it stands in the roots' indices.
+        extent: of the lane dimension.
+    """
     found = Walked()
     seen: set[Root] = set()
+    probe = _Probe(lane, Ix(ZERO.base, (0, *(1 << i for i in range(extent.bit_length() - 1))), lane.level))
     for mask, at in masks:
-        _walk_mask(ev, mask, at, lane, found)
+        _walk_mask(ev, mask, at, probe, found)
     stack = list(roots)
     while stack:
         value, at = stack.pop()
@@ -276,12 +303,12 @@ def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix) 
         if op.name == "tt.load":
             found.accesses.append((op, at))
             if len(op.operands) > 1:
-                _walk_mask(ev, op.operands[1], operand_index(value, op.operands[1], at), lane, found)
+                _walk_mask(ev, op.operands[1], operand_index(value, op.operands[1], at), probe, found)
         if (
             op.name in ("arith.remsi", "arith.remui")
-            and lane in at
-            and consecutive(ev, op.operands[0], at)
-            and not ev.function.varies(op.operands[1], operand_index(value, op.operands[1], at))
+            and probe.placed(at)
+            and probe.consecutive(ev, op.operands[0], at)
+            and not probe.varies(ev, op.operands[1], operand_index(value, op.operands[1], at))
         ):
             found.remainders.append((op, at))
         stack.extend(operand_indices(op, value, at, symbolic_bits, symbolic_add))
@@ -300,36 +327,71 @@ _MIRRORED = {
 }
 
 
-def _walk_mask(ev: Evaluator, mask: Value, at: Index, lane: Ix, found: Walked) -> None:
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """Asks how a tile changes along the whole lane dimension, of which a chunk of lanes is but a part.
+
+    Indices reach a tile by shape ops, which only move the bits of the lane number, and by linear arithmetic: what holds
+    at 0 and at every power of two holds everywhere.
+    """
+
+    lane: Ix
+    all: Ix
+
+    def everywhere(self, index: Index) -> Index:
+        return _with(index, self.lane, self.all)
+
+    def varies(self, ev: Evaluator, value: Value, index: Index) -> bool:
+        return ev.function.varies(value, self.everywhere(index))
+
+    def consecutive(self, ev: Evaluator, value: Value, index: Index) -> bool:
+        """The tile holds x, x + 1, x + 2 ... along the lane dimension."""
+        return self.lane in index and lane_pattern(ev, value, self.everywhere(index)) == self.all.pattern
+
+    def placed(self, index: Index) -> bool:
+        """The index holds no scalar that is only named (by a reshape) and not emitted."""
+        return all(ix == self.lane or (ix.uniform and not ix.base.text.startswith("(")) for ix in index)
+
+
+def _walk_mask(ev: Evaluator, mask: Value, at: Index, probe: _Probe, found: Walked) -> None:
     """Take a mask apart into what can be known beforehand."""
     if (mask, at) in found.masks:
         return
     found.masks.add((mask, at))
-    if not ev.function.varies(mask, at):
-        if _placed(at, lane):
-            found.uniform_masks.append((mask, at))
+    if probe.placed(at) and not probe.varies(ev, mask, at):
+        found.uniform_masks.append((mask, at))
         return
     if mask in ev.function.bindings:
         return
     op = ev.function.definition(mask)
     if op.name in SHAPE_OPS:
-        _walk_mask(ev, op.operands[0], source_index(op, at, symbolic_bits, symbolic_add), lane, found)
+        _walk_mask(ev, op.operands[0], source_index(op, at, symbolic_bits, symbolic_add), probe, found)
     elif op.name == "arith.andi":
         for operand in op.operands:
-            _walk_mask(ev, operand, operand_index(mask, operand, at), lane, found)
-    elif op.name == "arith.cmpi" and op.attributes["predicate"] in _MIRRORED and _placed(at, lane):
+            _walk_mask(ev, operand, operand_index(mask, operand, at), probe, found)
+    elif op.name == "arith.cmpi" and op.attributes["predicate"] in _MIRRORED and probe.placed(at):
         left, right = op.operands
         left_at, right_at = (operand_index(mask, v, at) for v in op.operands)
         predicate = op.attributes["predicate"]
-        if not ev.function.varies(left, left_at):
+        if not probe.varies(ev, left, left_at):
             left, right, left_at, right_at, predicate = right, left, right_at, left_at, _MIRRORED[predicate]
-        if lane in left_at and not ev.function.varies(right, right_at) and consecutive(ev, left, left_at):
+        if probe.consecutive(ev, left, left_at) and not probe.varies(ev, right, right_at):
             found.bounds.append(Bound(mask, at, predicate, left, right, left_at, right_at))
 
 
-def _placed(at: Index, lane: Ix) -> bool:
-    """The index holds no scalar that is only named (by a reshape) and not emitted."""
-    return all(ix == lane or (ix.uniform and not ix.base.text.startswith("(")) for ix in at)
+def extended(ev: Evaluator, value: Value, index: Index) -> list[Root]:
+    """The narrow integers behind a linear form, whose own arithmetic may wrap before they are extended."""
+    if not index or value in ev.function.bindings or not ev.function.varies(value, index):
+        return []
+    op = ev.function.definition(value)
+    if op.name == "arith.extsi":
+        source = op.operands[0]
+        return [(source, index), *extended(ev, source, index)]
+    if op.name in ("arith.addi", "arith.subi", "arith.muli", "arith.remsi", "arith.remui"):
+        return [root for v in op.operands for root in extended(ev, v, operand_index(value, v, index))]
+    if op.name in ("tt.expand_dims", "tt.broadcast", "tt.trans"):
+        return extended(ev, op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))
+    return []
 
 
 def lane_pattern(ev: Evaluator, value: Value, index: Index) -> tuple[int, ...] | None:
@@ -376,12 +438,6 @@ def constant_integer(ev: Evaluator, value: Value) -> int | None:
     return None
 
 
-def consecutive(ev: Evaluator, value: Value, index: Index) -> bool:
-    """The lanes are x, x + 1, x + 2 ..."""
-    pattern = lane_pattern(ev, value, index)
-    return bool(pattern) and arithmetic_step(pattern or ()) == 1 and (pattern or (1,))[0] == 0
-
-
 def choose_lane_dim(
     ev: Evaluator,
     shape: Sequence[int],
@@ -398,7 +454,7 @@ def choose_lane_dim(
         lane = Ix(LValue("%?", I64), tuple(range(lanes)), 1)
         index = tuple(lane if d == dim else Ix(LValue(f"%?{d}", I64), (), 1) for d in range(len(shape)))
         score = 0.5 * dim / len(shape)
-        walked = walk(ev, roots(index), [], lane)
+        walked = walk(ev, roots(index), [], lane, shape[dim])
         patterns = [
             (lane_pattern(ev, op.operands[0], operand_index(op.results[0], op.operands[0], at)), 1.0)
             for op, at in walked.accesses
@@ -432,3 +488,8 @@ def shape_index(shape: Sequence[int]) -> list[Ix]:
 def identity(value: Value, index: Index) -> Index:
     """The index of a tile of the nest's own shape; none for a scalar."""
     return index if shape_of(value.type) else ()
+
+
+def is_cube(shape: Sequence[int]) -> bool:
+    """Whether a tile has many elements but only small extents, so that lanes must run along several dimensions."""
+    return len(shape) > 1 and max(shape) < 8 and prod(shape) > max(shape)

@@ -209,11 +209,15 @@ class _Reduction:
 @statement("tt.reduce")
 def lower_reduce(fl: FunctionLowering, op: Op) -> None:
     """Scalars for tiles of rank 1, otherwise buffers of the shape without the axis."""
+    from .cube import reduce_cube, reduces_cube
     from .ordered import reduce_in_order
     from .region import runs_on_lanes
 
     if not runs_on_lanes(fl, op.regions[0]):
         reduce_in_order(fl, op)
+        return
+    if reduces_cube(op):
+        reduce_cube(fl, op)
         return
     reduction = _Reduction(fl, op)
     reduction.emit()

@@ -148,10 +148,15 @@ class _Scheduler:
         nested = any(self.place[s][0] is not block for s in sinks)
         if op.name == "tt.load" and self.clobbered(op, sinks):
             self.keep[value] = Keep.EAGER
-        elif self.broadcast_dear(value) or (
-            self.cost[value] >= DEAR and COST.get(op.name, 1) >= 2 and self.repeated(op, uses)
-        ):
+        elif self.broadcast_dear(value) or (self.worth_keeping(op, value) and self.repeated(op, uses)):
             self.keep[value] = Keep.EAGER if nested else Keep.FIRST
+
+    def worth_keeping(self, op: Op, value: Value) -> bool:
+        """Dear to compute again: by itself, or for all that comes together in it (a stage of a sort)."""
+        cost = self.cost[value]
+        if cost >= DEAR and COST.get(op.name, 1) >= 2:
+            return True
+        return cost >= 3 * DEAR and len({v for v in op.operands if isinstance(v.type, Tensor)}) > 1
 
     def broadcast_dear(self, value: Value) -> bool:
         """Dear, and about to be repeated along a dimension it does not have."""
