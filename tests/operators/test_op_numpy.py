@@ -60,7 +60,7 @@ def test_writes_in_place_reach_any_view(view):
 
 
 def test_a_read_only_array_in_a_written_position():
-    with pytest.raises(ArgumentValueError, match="'x'.*read-only"):
+    with pytest.raises(ArgumentValueError, match=r"'x'.*read-only"):
         increment_(np.broadcast_to(np.float32(1), (4,)))
 
 

@@ -170,7 +170,7 @@ def _batched(call: Call, size: int, batched: Sequence[bool], values: Sequence[An
     """The call with one more axis: a step a slice for what has the axis, none for what has not."""
     jnp = jax.numpy
     aliased = {operand for operand, _ in call.aliases}
-    had = {place.buffer for place in call.places if place.batched}
+    had = {place.buffer for place in call.places if place.batched} | (aliased if call.repeats is not None else set())
     moved, have = [], set()
     for index, (value, new) in enumerate(zip(values, batched, strict=True)):
         old = index in had
