@@ -6,6 +6,7 @@ the code compiled for any arguments, and the NumPy reference.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -65,6 +66,7 @@ def check(
     compare("reference", want, got, rtol, atol)
 
 
+@functools.cache
 def _executable(text: str, disjoint: bool) -> Executable:
     artefact = pipeline.compile_text(text, pipeline.Options(disjoint=disjoint))
     return _Forced(replace(artefact, texts={**artefact.texts, "ttir": text}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.tile import Op, Region, Successor, Value
+from ..ir.tile import Op, Region, Successor, Value, walk
 from ..ir.types import Tensor
 from ..llvm.emit import LValue, Section
 from .evaluate import Buffer
@@ -114,7 +114,7 @@ def _find_in_place(fl: FunctionLowering, op: Op, buffers: dict[int, Buffer]) -> 
     """
     body = op.regions[0].block
     uses: dict[Value, set[Op]] = {}
-    for inner in body.ops:
+    for inner in walk(op.regions[0]):
         for value in inner.operands:
             uses.setdefault(value, set()).add(inner)
     for i, buffer in buffers.items():
@@ -124,7 +124,7 @@ def _find_in_place(fl: FunctionLowering, op: Op, buffers: dict[int, Buffer]) -> 
             continue
         (dot,) = makers
         sinks = _final_readers(fl, arg, uses)
-        if sinks == {dot} and dot.operands[2] not in dot.operands[:2]:
+        if sinks == {dot} and not {arg, dot.operands[2]} & set(dot.operands[:2]):
             fl.in_place[dot] = buffer
 
 
