@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch._library.autograd import make_autograd_impl
+from torch._subclasses.functional_tensor import FunctionalTensorMode
 
 from ..errors import ArgumentTypeError, ArgumentValueError
 from ..runtime.arrays import DTYPES as TRITON_DTYPES
 from .arrays import Array, DType, state
 from .gradients import Slot, arranged, rebuild, split, spread
-from .launches import AliasError, Checker, EagerRun, OffMixin, call, results_of
+from .launches import AliasError, Checker, EagerRun, OffMixin, call, plain, results_of
 
 if TYPE_CHECKING:
     from .declare import Operator
@@ -99,6 +100,24 @@ class FakeRun(OffMixin, TorchRun):
     __slots__ = ()
 
 
+class InlineRun(TorchRun):
+    """Launches become part of the traced graph, for programs that must hold their kernels (AOTInductor)."""
+
+    __slots__ = ()
+
+    def launch(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Trace a launch as `torch.library.wrap_triton` does, heuristics evaluated now."""
+        names = kernel.arg_names
+        values = [plain(arg) for arg in args]
+        named = {name: plain(value) for name, value in kwargs.items()}
+        while hasattr(kernel, "values") and not hasattr(kernel, "params"):
+            for name, choose in kernel.values.items():
+                named[name] = choose({**dict(zip(names, values, strict=False)), **named})
+            kernel = kernel.fn
+        wrap: Any = torch.library.wrap_triton(kernel)
+        wrap[grid](*values, **named)
+
+
 def _wrap(op: Operator, bound: Sequence[Any], copied: list[tuple[Any, Any]]) -> tuple[list[Any], dict[str, Any], Any]:
     """Arguments of the function: dense arrays where the parameter is not strided, and the device of the first."""
     args, kwargs, device = [], {}, None
@@ -167,6 +186,7 @@ class TorchBinding:
         self.lib._register_fake(self.short, self.fake)
         self._register_version_bump()
         self.lib.impl(self.short, self._transformed(), "FuncTorchDynamicLayerFrontMode")
+        self.lib._register_torch_dispatch_rule(self.short, FunctionalTensorMode, self.functional)
         self._rules = _Rules(op)
         self.lib.impl(self.short, make_autograd_impl(self.overload, self._rules), "Autograd", with_keyset=True)
         self.refresh()
@@ -214,6 +234,22 @@ class TorchBinding:
         values, named, device = _wrap(op, bound, [])
         run = FakeRun(op.checker, device)
         return packed(op, results_of(op.schema, call(op.fake_rule or op.function, run, values, named)))
+
+    def functional(self, mode: Any, overload: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Under functionalisation: opaque, but for ahead-of-time programs the function's launches themselves."""
+        from torch._inductor.virtualized import V
+
+        if not V.aot_compilation:
+            return mode.__torch_dispatch__(overload, types, args, kwargs)
+        op = self.op
+        with mode:
+            bound = op.schema.bind(args, kwargs or {})
+            copied: list[tuple[Any, Any]] = []
+            values, named, device = _wrap(op, bound, copied)
+            results = results_of(op.schema, call(op.function, InlineRun(op.checker, device), values, named))
+            for target, dense in copied:
+                target.copy_(dense)
+        return packed(op, results)
 
     def vmap(self, size: int, dims: Sequence[Any], bound: Sequence[Any]) -> tuple[Any, Any]:
         """The user's rule, or a call a slice. Results have the new axis in front."""
