@@ -36,6 +36,11 @@ def reference() -> bool:
     return _flag("OMNIKERNEL_REFERENCE")
 
 
+def check() -> bool:
+    """Checked mode is asked for."""
+    return _flag("OMNIKERNEL_CHECK")
+
+
 def native_allowed() -> bool:
     """The C extension may be used."""
     return not _flag("OMNIKERNEL_NO_NATIVE")

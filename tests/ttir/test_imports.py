@@ -22,6 +22,7 @@ ROWS = (
     (
         "cli",
         "commands",
+        "cpp",
         "info",
         "frontend",
         "ops",

@@ -1,0 +1,221 @@
+"""Libraries on disk: built once for each content, by one process, found by all.
+
+In: a `Recipe`. Out: a folder with `module.so` and a manifest. The key is the hash of all that the library depends on: sources,
+flags, compiler, processor, our version and headers. A build happens under a lock of the operating system, which dies with
+its holder, in a folder of its own that is renamed when it is complete: a killed build leaves nothing that is taken for an
+entry, and nobody waits for it. A damaged entry counts as absent. Reading an entry takes no lock.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .. import __version__, config
+from .toolchain import INCLUDE, BuildError, Compiler, base_flags, find_compiler, host_cpu, no_space, run_compiler
+
+FORMAT = 1
+LOCK_SECONDS = 120.0  # how long to wait for another process that builds the same; then build without it
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What to build. `sources` and `originals` map a file name to its text: as it is compiled, and as the user wrote it."""
+
+    name: str
+    sources: Mapping[str, str]
+    originals: Mapping[str, str]
+    flags: tuple[str, ...] = ()
+    ldflags: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+    macros: Mapping[str, str] = field(default_factory=dict)
+    cuda: bool = False
+    checked: bool = False
+
+    def arguments(self) -> list[str]:
+        """The compiler's, but for the files."""
+        own = [f"-I{INCLUDE}", f"-I{INCLUDE / 'emulation'}"]
+        macros = [f"-D{k}={v}" if v else f"-D{k}" for k, v in self.macros.items()]
+        return [*base_flags(self.cuda, self.checked), *own, *(f"-I{i}" for i in self.includes), *macros, *self.flags]
+
+
+def folder() -> Path:
+    """Where libraries are kept."""
+    return config.cache_dir() / "cpp"
+
+
+@cache
+def _headers() -> str:
+    """A hash of our own headers, which every library includes."""
+    total = hashlib.sha256()
+    for path in sorted(INCLUDE.rglob("*.h")):
+        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()
+
+
+def key(recipe: Recipe, compiler: Compiler) -> str:
+    """The content key: equal keys mean the same library. Headers of the user's own count by their content."""
+    parts = asdict(recipe)
+    parts.pop("originals")  # the sources hold them, line by line
+    parts["included"] = _included(recipe)
+    parts |= {"format": FORMAT, "omnikernel": __version__, "headers": _headers(), "compiler": compiler.version}
+    parts |= {"command": compiler.command, "cpu": host_cpu(), "arguments": recipe.arguments()}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:40]
+
+
+def _included(recipe: Recipe) -> dict[str, str]:
+    """The hash of every header in the user's include folders."""
+    found = {}
+    for include in recipe.includes:
+        for path in sorted(Path(include).rglob("*")):
+            if path.suffix in (".h", ".hpp", ".hh", ".cuh", ".inl", ".inc", "") and path.is_file():
+                found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def build(recipe: Recipe, compiler: Compiler | None = None) -> Path:
+    """The library of a recipe, from the cache or new.
+
+    Raises:
+        BuildError: no compiler, an error in the source, no space on the disk.
+    """
+    base = folder()
+    compiler = compiler or find_compiler(base)
+    name = key(recipe, compiler)
+    found = entry(base, name)
+    if found is not None:
+        return found
+    try:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _lock(base / f"{name}.lock") as locked:
+            found = entry(base, name)
+            if found is not None:
+                return found
+            if locked:
+                for orphan in base.glob(f"{name}.*.tmp"):  # of a build that was killed: its lock is ours now
+                    shutil.rmtree(orphan, ignore_errors=True)
+            return _make(recipe, compiler, base, name)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise no_space(recipe.name, base / name) from error
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        _warn(base, error)
+    return _make(recipe, compiler, _private(), name)
+
+
+def entry(base: Path, name: str) -> Path | None:
+    """The library of this key, if it is there, the user's own and as it was written."""
+    try:
+        manifest = json.loads((base / name / "manifest.json").read_bytes())
+        library = base / name / "module.so"
+        about = library.stat()
+        if about.st_uid not in (os.geteuid(), 0) or about.st_mode & 0o022 or not stat.S_ISREG(about.st_mode):
+            return None
+        intact = manifest["key"] == name and manifest["sha256"] == hashlib.sha256(library.read_bytes()).hexdigest()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return library if intact else None
+
+
+def _make(recipe: Recipe, compiler: Compiler, base: Path, name: str) -> Path:
+    """Build in a folder of its own, then give it its name."""
+    work = Path(tempfile.mkdtemp(prefix=f"{name}.", suffix=".tmp", dir=base))
+    try:
+        for file, text in recipe.originals.items():
+            target = work / file
+            if not Path(file).is_absolute():
+                target.write_text(text)
+        units = []
+        for index, text in enumerate(recipe.sources.values()):
+            units.append(f"unit{index}.cpp")
+            (work / units[-1]).write_text(text)
+        arguments = [*recipe.arguments(), *units, "-o", "module.so", *recipe.ldflags]
+        run_compiler(compiler, arguments, work, recipe.name)
+        library = work / "module.so"
+        library.chmod(0o700)
+        manifest: dict[str, Any] = {"key": name, "sha256": hashlib.sha256(library.read_bytes()).hexdigest()}
+        manifest |= {"name": recipe.name, "compiler": compiler.version, "flags": recipe.arguments()}
+        (work / "manifest.json").write_text(json.dumps(manifest, indent=1))
+        _rename(work, base / name)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return base / name / "module.so"
+
+
+def _rename(work: Path, target: Path) -> None:
+    """Put the finished folder in place; one that is there already is either as good, or damaged and replaced."""
+    for _ in range(3):
+        try:
+            os.rename(work, target)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if entry(target.parent, target.name) is not None:
+                return
+            shutil.rmtree(target, ignore_errors=True)
+    raise BuildError(f"the damaged entry {target} could not be replaced; delete it")
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[bool]:
+    """Hold the lock of this file, which the system frees when its holder ends, however it ends.
+
+    Gives False where the lock could not be had in time or the file system has none: the build is right without it too,
+    since entries appear by renaming.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        yield False
+        return
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        yield _acquire(handle, fcntl)
+    finally:
+        os.close(handle)
+
+
+def _acquire(handle: int, fcntl: Any) -> bool:
+    until = time.monotonic() + LOCK_SECONDS
+    pause = 0.005
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(pause)
+            pause = min(0.1, pause * 1.5)
+        except OSError:
+            return False
+
+
+@cache
+def _private() -> Path:
+    """A folder of this process, for libraries that the cache cannot keep."""
+    made = tempfile.mkdtemp(prefix="omnikernel-cpp-")
+    owner = os.getpid()
+    atexit.register(lambda: shutil.rmtree(made, ignore_errors=True) if os.getpid() == owner else None)
+    return Path(made)
+
+
+def _warn(base: Path, error: OSError) -> None:
+    advice = "set OMNIKERNEL_CACHE_DIR to a folder of yours to keep compiled libraries"
+    warnings.warn(f"the cache {base} cannot be written: {error}; {advice}", RuntimeWarning, stacklevel=4)

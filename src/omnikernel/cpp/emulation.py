@@ -1,0 +1,242 @@
+"""CUDA source for the CPU: what it may not use, which kernels need fibers, and the text that the host's compiler reads.
+
+In: CUDA C++. Out: C++ with the same lines, to be compiled after omnikernel_cuda_cpu.h. Kernels get threadIdx and the like
+as parameters, dynamic shared memory becomes a reference to the thread's. What the CPU does not have is an error here, with
+its line, and not a guess at run time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import OmnikernelError
+from .source import Definition, definitions
+from .tokens import Token, matching, tokenize
+
+
+class UnsupportedCuda(OmnikernelError):
+    """The source uses something of CUDA that is not emulated on the CPU."""
+
+
+HIDDEN = "const uint3 threadIdx, const uint3 blockIdx, const uint3 blockDim, const uint3 gridDim"
+_BUILTINS = {"threadIdx", "blockIdx", "blockDim", "gridDim", "assert"}
+_SYNCHRONISES = re.compile(
+    r"__syncthreads\w*|__syncwarp|__activemask|__shfl\w*|__ballot\w*|__any_sync|__all_sync|__match_\w+|__reduce_\w+|"
+    r"cooperative_groups|this_thread_block|tiled_partition|thread_block\w*"
+)
+_UNSUPPORTED = (
+    (re.compile(r"asm|__asm__|__asm"), "inline PTX"),
+    (re.compile(r"tex[123]D\w*|texCubemap\w*|tex2Dgather|cudaTextureObject_t|texture"), "textures"),
+    (re.compile(r"surf[123]D\w+|cudaSurfaceObject_t|surface"), "surfaces"),
+    (re.compile(r"nvcuda|wmma|mma_sync|load_matrix_sync|store_matrix_sync|__ldmatrix\w*"), "tensor-core intrinsics"),
+    (re.compile(r"this_grid|grid_group|this_multi_grid|multi_grid_group"), "cooperative groups of a grid"),
+    (re.compile(r"this_cluster|cluster_group|__cluster_\w+|clusterIdx|clusterDim"), "thread block clusters"),
+    (re.compile(r"coalesced_threads|coalesced_group|binary_partition|labeled_partition"), "coalesced groups"),
+    (re.compile(r"memcpy_async|__pipeline_\w+|cuda_pipeline"), "asynchronous copies"),
+    (re.compile(r"__managed__"), "managed variables"),
+    (re.compile(r"cuda[A-Z]\w*"), "the CUDA runtime's functions"),
+    (re.compile(r"curand\w*"), "cuRAND"),
+    (re.compile(r"<<<"), "a launch from C++ (<<<...>>>)"),
+)
+_ADVICE = {
+    "a launch from C++ (<<<...>>>)": "launch the kernel from Python: mod.kernel[grid, block](...)",
+    "the CUDA runtime's functions": "allocate and launch from Python",
+}
+_HEADERS = re.compile(r"\s*#\s*include\s*[<\"]((?:torch|ATen|c10|pybind11|thrust|cub|cuda/|cute|cutlass)[^>\"]*)[>\"]")
+
+
+@dataclass(frozen=True, slots=True)
+class Emulated:
+    """A source as it is compiled. `fibers`: the kernels whose threads switch; `outside`: functions see threadIdx too."""
+
+    text: str
+    fibers: frozenset[str]
+    outside: bool
+    independent: bool  # no array in a thread's own memory, so iterations share nothing but what threads share
+
+
+def emulate(text: str, file: str) -> Emulated:
+    """Rewrite CUDA source for the host's compiler.
+
+    Args:
+        text: the source.
+        file: its name, for errors.
+
+    Raises:
+        UnsupportedCuda: it uses what is not emulated.
+    """
+    tokens = tokenize(text)
+    _refuse(tokens, file)
+    kernels = [d for d in definitions(tokens) if d.is_kernel]
+    edits = [*_parameters(tokens), *_shared(tokens, file), *_words(tokens)]
+    inside = {i for d in kernels for i in range(d.opening, d.end + 1)}
+    outside = any(t.text in _BUILTINS for i, t in enumerate(tokens) if i not in inside) or _includes_unknown(tokens)
+    return Emulated(_edited(text, edits), _fibers(tokens, kernels), outside, not _has_local_array(tokens))
+
+
+def _refuse(tokens: Sequence[Token], file: str) -> None:
+    for token in tokens:
+        if token.kind == "directive":
+            header = _HEADERS.match(token.text)
+            if header:
+                raise UnsupportedCuda(
+                    f"{file}:{token.line}: <{header[1]}> is not available on the CPU; "
+                    "take arrays as ok::View<T, N> of <omnikernel.h>, and launch the kernel from Python"
+                )
+            continue
+        if token.kind not in ("word", "punct"):
+            continue
+        for pattern, what in _UNSUPPORTED:
+            if pattern.fullmatch(token.text):
+                advice = _ADVICE.get(what, "guard it with #ifndef OK_CUDA_ON_CPU, or run this kernel on a GPU only")
+                raise UnsupportedCuda(
+                    f"{file}:{token.line}: {what} ({token.text!r}) is not emulated on the CPU; {advice}"
+                )
+
+
+Edit = tuple[int, int, str]  # replace text[start:end]
+
+
+def _edited(text: str, edits: Sequence[Edit]) -> str:
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _parameters(tokens: Sequence[Token]) -> list[Edit]:
+    """The hidden parameters, in every declaration of a kernel."""
+    edits = []
+    for index, token in enumerate(tokens):
+        if token.text != "__global__":
+            continue
+        at = index + 1
+        while at < len(tokens) and tokens[at].text not in ("{", ";"):
+            if tokens[at].text == "(":
+                closing = matching(tokens, at)
+                if closing is None:
+                    break
+                if tokens[at - 1].text not in ("__launch_bounds__", "__cluster_dims__", "__attribute__", "alignas"):
+                    inner = [t.text for t in tokens[at + 1 : closing]]
+                    if inner == ["void"]:
+                        edits.append((tokens[at + 1].offset, tokens[closing].offset, HIDDEN))
+                    else:
+                        edits.append(
+                            (tokens[closing].offset, tokens[closing].offset, f"{', ' if inner else ''}{HIDDEN}")
+                        )
+                    break
+                at = closing
+            at += 1
+    return edits
+
+
+def _shared(tokens: Sequence[Token], file: str) -> list[Edit]:
+    """`extern __shared__ T name[];` as a reference to the thread's dynamic shared memory."""
+    edits: list[Edit] = []
+    depths = _depths(tokens)
+    for index, token in enumerate(tokens):
+        if token.text != "__shared__":
+            continue
+        start = index
+        while start > 0 and tokens[start - 1].kind == "word":
+            start -= 1
+        end = next((i for i in range(index, len(tokens)) if tokens[i].text == ";"), index)
+        statement = [t for t in tokens[start:end] if t.text not in ("extern", "__shared__")]
+        if not any(t.text == "extern" for t in tokens[start:end]):
+            continue
+        kept: list[Token] = []
+        at = 0
+        while at < len(statement):
+            if statement[at].text in ("__align__", "alignas", "__attribute__") and at + 1 < len(statement):
+                at = (matching(statement, at + 1) or at + 1) + 1
+                continue
+            kept.append(statement[at])
+            at += 1
+        if len(kept) < 4 or [t.text for t in kept[-2:]] != ["[", "]"]:
+            raise UnsupportedCuda(
+                f"{file}:{token.line}: dynamic shared memory is declared as 'extern __shared__ T name[];'"
+            )
+        if depths[index] == 0:
+            edits.append((token.offset, token.end, "__thread"))
+            edits.append((tokens[end].offset, tokens[end].offset, ' __asm__("ok_dynamic_shared")'))
+        else:
+            type_ = " ".join(t.text for t in kept[:-3])
+            new = f"auto &{kept[-3].text} = ok::detail::dynamic_shared<{type_}>()"
+            lines = tokens[end].line - tokens[start].line
+            edits.append((tokens[start].offset, tokens[end].offset, new + "\n" * lines))
+    return edits
+
+
+def _depths(tokens: Sequence[Token]) -> list[int]:
+    """How many functions a token is inside of: 0 at file or namespace scope."""
+    depths = [0] * len(tokens)
+    for definition in definitions(tokens):
+        for index in range(definition.body, definition.end + 1):
+            depths[index] = 1
+    return depths
+
+
+def _words(tokens: Sequence[Token]) -> list[Edit]:
+    """CUDA's `__noinline__` cannot be a macro: the host's headers use the word inside attributes."""
+    new = "__attribute__((noinline))"
+    return [(t.offset, t.end, new) for t in tokens if t.text == "__noinline__"]
+
+
+def _fibers(tokens: Sequence[Token], kernels: Sequence[Definition]) -> frozenset[str]:
+    """The kernels that reach a barrier or a warp operation, through functions and macros of the source."""
+    everything = frozenset(d.name for d in kernels)
+    if _includes_unknown(tokens):
+        return everything
+    chunks: list[tuple[str, set[str]]] = []
+    covered: set[int] = set()
+    for definition in definitions(tokens):
+        body = range(definition.opening, definition.end + 1)
+        covered.update(body)
+        chunks.append((definition.name, {tokens[i].text for i in body}))
+    for token in tokens:
+        macro = re.match(r"\s*#\s*define\s+(\w+)(.*)", token.text, re.DOTALL) if token.kind == "directive" else None
+        if macro:
+            chunks.append((macro[1], set(re.findall(r"\w+", macro[2]))))
+    rest = {t.text for i, t in enumerate(tokens) if i not in covered and t.kind == "word"}
+    tainted: set[str] = set()
+    while True:
+        more = {n for n, words in chunks if n not in tainted and (words & tainted or _synchronises(words))}
+        if not more:
+            break
+        tainted |= more
+    declared = {d.name for d in definitions(tokens)}
+    if _synchronises(rest) or (rest - declared) & tainted:  # a class, a lambda at file scope ...
+        return everything
+    return frozenset(everything & tainted)
+
+
+def _synchronises(words: set[str]) -> bool:
+    return any(_SYNCHRONISES.fullmatch(word) for word in words)
+
+
+def _includes_unknown(tokens: Sequence[Token]) -> bool:
+    """A header of the user's own may hold anything."""
+    for token in tokens:
+        match = re.match(r"\s*#\s*include\s*([<\"])([^>\"]*)", token.text) if token.kind == "directive" else None
+        own = match is not None and (match[1] == '"' or "/" in match[2] or match[2] == "cooperative_groups.h")
+        if match is not None and own and match[2] != "omnikernel.h":
+            return True
+    return False
+
+
+def _has_local_array(tokens: Sequence[Token]) -> bool:
+    not_types = {"return", "else", "case", "goto", "delete", "throw", "do", "in"}
+    for index in range(2, len(tokens)):
+        if tokens[index].text != "[" or tokens[index - 1].kind != "word":
+            continue
+        before = tokens[index - 2]
+        declares = before.kind == "word" and before.text not in not_types
+        pointer = before.text in ("*", "&", ">") and index + 2 < len(tokens) and tokens[index + 1].kind == "number"
+        if declares or pointer:
+            statement = index
+            while statement > 0 and tokens[statement].text not in (";", "{", "}"):
+                statement -= 1
+            if not any(t.text == "__shared__" for t in tokens[statement:index]):
+                return True
+    return False

@@ -1,0 +1,2 @@
+#error "<mma.h>: tensor-core intrinsics are not emulated on the CPU"
+ 
