@@ -31,6 +31,10 @@ class ArgumentValueError(OmnikernelError, ValueError):
     """An argument of the right type that cannot be passed as it is, e.g. a read-only array in a written position."""
 
 
+class OptionValueError(OmnikernelError, ValueError, AssertionError):
+    """A launch option out of its range; an `AssertionError` too, because Triton's GPU backends raise that."""
+
+
 class DeviceAssertionError(OmnikernelError, AssertionError):
     """A `tl.device_assert` of the kernel failed."""
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import ml_dtypes
+from typing import Any
+
 import numpy as np
 import pytest
-import triton
-import triton.language as tl
+
+triton = pytest.importorskip("triton")
+ml_dtypes = pytest.importorskip("ml_dtypes")
+import triton.language as tl  # noqa: E402
+
+pytestmark = pytest.mark.skipif("cpu" not in triton.backends.backends, reason="the package is not installed")
 
 BYTES = np.arange(256, dtype=np.uint8)
 # Bias 15 and 3 bits of mantissa: ml_dtypes has it with bias 11 only, and with a NaN at 0x80.
@@ -32,13 +37,13 @@ def _narrow_scalar(x, y):
     tl.store(y, tl.load(x).to(tl.float8e4b15))
 
 
-def _as_fp8(array: np.ndarray) -> object:
+def _as_fp8(array: np.ndarray) -> Any:
     """The dtype that arrays of this type are passed with."""
     return array.view(ml_dtypes.float8_e4m3b11fnuz)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
-def test_widening_is_exact(dtype: type) -> None:
+def test_widening_is_exact(dtype: Any) -> None:
     out = np.zeros(256, dtype)
     _widen[(1,)](_as_fp8(BYTES.copy()), out, N=256)
     np.testing.assert_array_equal(out.astype(np.float64), WIDE)
@@ -54,7 +59,7 @@ def _nearest(value: float) -> int:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_narrowing_rounds_ties_away_and_clamps(dtype: type) -> None:
+def test_narrowing_rounds_ties_away_and_clamps(dtype: Any) -> None:
     halves = WIDE[:0x7E] + np.diff(WIDE[:0x7F]) / 2
     values = np.concatenate([halves, -halves, WIDE, [3.0, -np.inf, 1.8125, 0.0, -0.0]]).astype(dtype)
     values = np.resize(values, 512)

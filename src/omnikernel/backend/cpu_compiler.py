@@ -132,7 +132,9 @@ class CPUBackend(BaseBackend):  # type: ignore[misc]
 
     def get_codegen_implementation(self, options: CPUOptions) -> dict[str, Callable[..., Any]]:
         """The front end's questions: any dot shape is fine, and fp8 conversions are left to the lowering."""
-        return {"min_dot_size": _min_dot_size, "convert_custom_types": _convert_custom_types}
+        from .fp8e4b15 import convert
+
+        return {"min_dot_size": _min_dot_size, "convert_custom_types": convert}
 
     def get_module_map(self) -> dict[str, ModuleType]:
         """Our math library under every name by which kernels reach NVIDIA's or AMD's, and what is for GPUs alone."""
@@ -163,9 +165,3 @@ class CPUBackend(BaseBackend):  # type: ignore[misc]
 
 def _min_dot_size(lhs: Any, rhs: Any) -> tuple[int, int, int]:
     return 1, 1, 1
-
-
-def _convert_custom_types(value: Any, target: Any, rounding: Any = None, _semantic: Any = None) -> Any:
-    """Convert from or to `fp8e4b15`, which GPU backends spell in inline assembly: here a plain conversion op."""
-    builder = _semantic.builder
-    return _semantic.tensor(builder.create_fp_to_fp(value.handle, target.to_ir(builder), rounding), target)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ..errors import OptionValueError
+
 # Only these change the TTIR or the code made from it. `num_warps`, `num_stages` and their like do not, so
 # configurations that differ in nothing else are compiled once.
 _HASHED = (
@@ -119,7 +121,7 @@ def parse(given: Mapping[str, Any]) -> CPUOptions:
         known["extern_libs"] = tuple((name, path) for name, path in pairs)
     options = CPUOptions(**known)
     if options.num_warps < 1 or options.num_warps & (options.num_warps - 1):
-        raise ValueError(f"num_warps must be a power of 2, got {options.num_warps}")
+        raise OptionValueError(f"num_warps must be a power of 2, got {options.num_warps}")
     for name in given.keys() - _FIELDS:
         if name in _GPU_ONLY or _injected(name):
             object.__setattr__(options, name, given[name])

@@ -28,7 +28,8 @@ from .pool import Grid, pool
 _MASK = (1 << 64) - 1
 # MLIR's name of an element type -> Triton's dtypes of it (integers have no sign in MLIR).
 _ELEMENTS = {
-    **{f"i{bits}": (f"i{bits}", f"u{bits}") for bits in (8, 16, 32, 64)},
+    **{f"i{bits}": (f"i{bits}", f"u{bits}") for bits in (16, 32, 64)},
+    "i8": ("i8", "u8", "fp8e4b15"),  # which MLIR does not know
     "i1": ("i1",),
     "f16": ("fp16",),
     "bf16": ("bf16",),

@@ -1,0 +1,112 @@
+"""What Triton's own tests need to see on the CPU backend: a pytest plugin that `tools/conformance.py` loads.
+
+It reads nothing but pytest's own objects and changes no test: helpers of `triton._internal_testing` that decide by the
+GPU's name answer for this backend, tests are selected by node id, and every outcome goes at once to a file, line by
+line, so that the process may die in the middle.
+
+Environment:
+    CONFORMANCE_RECORDS: the file to append to, JSON lines: `{"collected": [...]}`, `{"start": id}`, `{"end": id, ...}`.
+    CONFORMANCE_SELECTED: a file of node ids, one a line; absent: all.
+    CONFORMANCE_ROOT: where node ids count from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_INTERPRETER = "interpreter"
+
+
+class _Outcome:
+    """What is known of the running test: its phases are reported one by one."""
+
+    kind = "passed"
+    text = ""
+    error = ""
+
+
+def _write(record: dict[str, Any]) -> None:
+    with open(os.environ["CONFORMANCE_RECORDS"], "a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def _answer_for_the_cpu() -> None:
+    """Helpers that know only CUDA, HIP and the interpreter.
+
+    `supports_tma` and `supports_ws` guard tests of tensor descriptors and of hints, which compile here as anywhere;
+    the allocator asks for CUDA memory by name. `torch.cpu.current_device()` is a name in torch, but tests look up
+    Triton's caches with it, which go by the driver's number. `torch.cuda.device(None)` stands for "where the tensor is".
+    """
+    import torch
+    import triton
+    from triton import _internal_testing as helpers
+
+    def allocate(size: int, alignment: int, stream: Any) -> Any:
+        return torch.empty(size, dtype=torch.int8)
+
+    helpers.supports_tma = lambda byval_only=False: True
+    helpers.supports_ws = lambda: True
+    helpers.requires_tma = pytest.mark.skipif(False, reason="tensor descriptors work here")
+    helpers.default_alloc_fn = allocate
+    stock: Any = torch.cuda.device
+
+    def place(device: Any) -> Any:
+        return contextlib.nullcontext() if device is None else stock(device)
+
+    setattr(torch.cuda, "device", place)  # noqa: B010  # by assignment it would have to be a type
+    torch.cpu.current_device = triton.runtime.driver.active.get_current_device
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{_INTERPRETER}: upstream says that its interpreter runs this test")
+    _answer_for_the_cpu()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tell what there is, keep what was selected."""
+    marked = [item.nodeid for item in items if item.get_closest_marker(_INTERPRETER)]
+    _write({"collected": [item.nodeid for item in items], "marked": marked})
+    path = os.environ.get("CONFORMANCE_SELECTED")
+    if path:
+        selected = set(Path(path).read_text(encoding="utf-8").split("\n"))
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in selected])
+        items[:] = [item for item in items if item.nodeid in selected]
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.failed:
+        _write({"uncollected": report.nodeid, "text": str(report.longrepr)[-4000:]})
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Any:
+    outcome = _Outcome()
+    item.config.stash[_KEY] = outcome
+    _write({"start": item.nodeid})
+    yield
+    _write({"end": item.nodeid, "kind": outcome.kind, "error": outcome.error, "text": outcome.text[-4000:]})
+
+
+_KEY = pytest.StashKey[_Outcome]()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    result = yield
+    report = result.get_result()
+    outcome = item.config.stash[_KEY]
+    if report.failed and outcome.kind != "failed":
+        outcome.kind, outcome.text = "failed", report.longreprtext
+        outcome.error = call.excinfo.exconly() if call.excinfo else ""
+    elif report.skipped and outcome.kind == "passed":
+        outcome.kind = "xfailed" if hasattr(report, "wasxfail") else "skipped"
+        outcome.error = (
+            report.longrepr[2] if isinstance(report.longrepr, tuple) else str(getattr(report, "wasxfail", ""))
+        )
