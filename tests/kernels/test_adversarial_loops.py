@@ -194,7 +194,8 @@ def collatz(x, y, N: tl.constexpr):
 
 def test_while_with_tiles() -> None:
     def expect(q: dict[str, Any]) -> None:
-        for at, v in enumerate(q["x"].tolist()):
+        for at, start in enumerate(q["x"].tolist()):
+            v = start
             while v > 1:
                 v = v // 2 if v % 2 == 0 else 3 * v + 1
                 q["y"][at] += 1
