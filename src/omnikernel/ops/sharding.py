@@ -1,7 +1,7 @@
-"""A sharding rule for DTensors.
+"""Sharding rules for DTensors.
 
-In: the dispatcher's entry and a user's rule. Out: the rule registered with torch. An operator without a rule gets one that
-replicates its inputs, so a missing rule costs communication, never a wrong result.
+In: the dispatcher's entry of an operator, and a user's rule or none. Out: the rule registered with torch, once
+`torch.distributed.tensor` is there. Without a rule inputs are replicated: that costs communication, never a wrong result.
 """
 
 from __future__ import annotations
@@ -10,23 +10,20 @@ from collections.abc import Callable
 from typing import Any
 
 
-def register(overload: Any, rule: Callable[..., Any] | None, results: int, params: int) -> None:
-    """Register the rule, or replication where it is None.
+def register(overload: Any, rule: Callable[..., Any] | None, results: int) -> None:
+    """Register a rule, or replication where it is None. A later rule replaces an earlier one.
 
     Args:
         overload: the dispatcher's entry.
         rule: called as torch's `register_sharding` says.
         results: how many results the operator has.
-        params: how many parameters.
     """
     from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor._dtensor_spec import DTensorSpec
     from torch.distributed.tensor.experimental import register_sharding
 
     def replicated(*args: Any, **kwargs: Any) -> Any:
-        from torch.distributed.tensor._dtensor_spec import DTensorSpec
-
-        given = [*args, *(None for _ in range(params - len(args)))]
-        places = [Replicate() if isinstance(value, DTensorSpec) else None for value in given]
+        places = [Replicate() if isinstance(value, DTensorSpec) else None for value in args]
         return [([Replicate()] * results, places)]
 
     register_sharding(overload)(rule or replicated)

@@ -17,6 +17,7 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode
 
 from ..errors import ArgumentTypeError, ArgumentValueError
 from ..runtime.arrays import DTYPES as TRITON_DTYPES
+from . import after_import
 from .arrays import Array, DType, state
 from .gradients import Slot, arranged, rebuild, split, spread
 from .launches import AliasError, Checker, EagerRun, OffMixin, call, plain, results_of
@@ -189,6 +190,7 @@ class TorchBinding:
         self.lib._register_torch_dispatch_rule(self.short, FunctionalTensorMode, self.functional)
         self._rules = _Rules(op)
         self.lib.impl(self.short, make_autograd_impl(self.overload, self._rules), "Autograd", with_keyset=True)
+        after_import.when_loaded("torch.distributed.tensor", self._shard)
         self.refresh()
 
     def refresh(self) -> None:
@@ -205,9 +207,12 @@ class TorchBinding:
         if op.gradient is not None:
             self._rules.use_gradient()
         if op.sharding_rule is not None:
-            from .sharding import register
+            after_import.when_loaded("torch.distributed.tensor", self._shard)
 
-            register(self.overload, op.sharding_rule, len(op.schema.results), len(op.schema.params))
+    def _shard(self) -> None:
+        from .sharding import register
+
+        register(self.overload, self.op.sharding_rule, len(self.op.schema.results))
 
     # ---- kernels of the dispatcher ----
 

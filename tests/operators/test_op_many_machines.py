@@ -1,0 +1,51 @@
+"""Operators on DTensors, two gloo processes: with a rule no communication, without one replication, the same numbers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+WORKER = """
+import sys, torch, torch.distributed as dist
+rank, store = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.tensor.debug import CommDebugMode
+from declared import outer, scale
+mesh = init_device_mesh("cpu", (2,))
+torch.manual_seed(0)
+x, y = torch.rand(6), torch.rand(4)
+dx = distribute_tensor(x, mesh, [Shard(0)]).requires_grad_()
+dy = distribute_tensor(y, mesh, [Replicate()])
+found = outer(dx, dy)
+assert torch.allclose(found.full_tensor(), torch.outer(x, y)), "replicated"
+found.sum().backward()
+assert torch.allclose(dx.grad.full_tensor(), y.sum().expand(6)), "gradient"
+scale.def_sharding(lambda x, *rest: [([Shard(0)], [Shard(0), *(None for _ in rest)])])
+with CommDebugMode() as comm:
+    found = scale(dx.detach(), 3.0)
+assert comm.get_total_counts() == 0 and found.placements == (Shard(0),)
+assert torch.allclose(found.full_tensor(), 3 * x), "sharded"
+dist.destroy_process_group()
+print("fine")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_two_processes(tmp_path):
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        pytest.skip("torch was built without gloo")
+    here = Path(__file__).parent
+    command = [sys.executable, "-c", WORKER]
+    store = str(tmp_path / "store")
+    runs = [
+        subprocess.Popen([*command, str(rank), store], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for rank in (0, 1)
+    ]
+    for run in runs:
+        out, err = run.communicate(timeout=300)
+        assert out.strip() == "fine", err
