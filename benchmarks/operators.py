@@ -1,0 +1,86 @@
+"""What a call of an operator costs, and what a training step does: `python benchmarks/operators.py [calls] [step]`.
+
+Calls: microseconds on 16 elements, the median and the least of many runs in one process. Step: milliseconds of a training
+step of the example transformer under torch.compile, with the example operators and with torch's own functions, in turn.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests" / "operators")]
+
+
+def microseconds(call: Callable[[], Any], number: int = 100, repeat: int = 300) -> tuple[float, float]:
+    """Median and least time of a call."""
+    call()
+    runs = timeit.repeat(call, number=number, repeat=repeat)
+    return median(runs) / number * 1e6, min(runs) / number * 1e6
+
+
+def calls() -> None:
+    """Overhead of a call, by library."""
+    import jax
+    import jax.numpy as jnp
+    import torch
+    from operators import gelu
+    from operators.gelu import gelu_kernel
+
+    array = np.linspace(-3, 3, 16, dtype=np.float32)
+    out, tensor = np.empty_like(array), torch.from_numpy(array)
+    leaf, value = tensor.clone().requires_grad_(), jnp.asarray(array)
+    jitted, native = jax.jit(gelu), jax.jit(jnp.tanh)
+    rows: dict[str, Callable[[], Any]] = {
+        "kernel[grid] on NumPy": lambda: gelu_kernel[(1,)](array, out, 16, BLOCK=1024),
+        "operator, NumPy": lambda: gelu(array),
+        "operator, torch, no grad": lambda: gelu(tensor),
+        "operator, torch.ops": lambda: torch.ops.operators.gelu(tensor),
+        "operator, torch, with grad": lambda: gelu(leaf),
+        "torch.nn.functional.gelu": lambda: torch.nn.functional.gelu(tensor),
+        "operator, JAX eager": lambda: gelu(value).block_until_ready(),
+        "operator in jax.jit": lambda: jitted(value).block_until_ready(),
+        "jnp.tanh in jax.jit": lambda: native(value).block_until_ready(),
+    }
+    print(f"{'16 elements, us':32} {'median':>8} {'least':>8}")
+    for name, call in rows.items():
+        typical, least = microseconds(call)
+        print(f"{name:32} {typical:8.2f} {least:8.2f}")
+
+
+def step() -> None:
+    """A training step under torch.compile, with our operators and with torch's functions."""
+    import torch
+    from operators.block import Sizes
+    from training import plain_torch, torch_step
+
+    torch.set_num_threads(min(torch.get_num_threads(), 2))
+    sizes = Sizes(width=256, heads=8, length=128, words=1000, batch=4)
+    steps = {
+        "operators": torch_step(compiled=True, sizes=sizes),
+        "torch": torch_step(compiled=True, sizes=sizes, use=plain_torch()),
+    }
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for round_ in range(25):
+        for name, run in steps.items():
+            start = time.perf_counter()
+            run()
+            if round_ >= 5:
+                times[name].append((time.perf_counter() - start) * 1e3)
+    for name, found in times.items():
+        print(f"step, {name:24} median {median(found):8.2f} ms, least {min(found):8.2f} ms")
+    print(f"ratio of medians {median(times['operators']) / median(times['torch']):.2f}, ", end="")
+    print(f"of the least {min(times['operators']) / min(times['torch']):.2f}")
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or ("calls", "step"):
+        {"calls": calls, "step": step}[wanted]()
