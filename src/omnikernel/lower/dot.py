@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..ir.tile import Constant, Op, Value
 from ..ir.types import F32, F64, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I64, LType, LValue
+from .dot_bytes import multiply_bytes, takes
 from .evaluate import Buffer
 from .function import FunctionLowering, statement
 
@@ -47,7 +48,8 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
     assert isinstance(op.result.type, Tensor)
     total = accumulator_type(op)
     narrow = op.result.type.element != total
-    left, right = (packed(fl, v, total) for v in op.operands[:2])
+    bytes_ = takes(fl, op)
+    left, right = (None, None) if bytes_ else (packed(fl, v, total) for v in op.operands[:2])
     shape = shape_of(op.result.type)
     target = fl.in_place.get(op)
     if target is None or narrow:
@@ -60,7 +62,9 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
             fl.materialise(c_value, Buffer(target.pointer, shape, element_of(c_value.type), wide=True))
         else:
             fl.materialise(c_value, target)
-    if len(shape) == 2:
+    if left is None or right is None:
+        multiply_bytes(fl, op, target, zero)
+    elif len(shape) == 2:
         multiply(fl, left, right, target, total, zero)
     else:
         multiply_each(fl, left, right, target, total, zero)

@@ -22,7 +22,7 @@ from .index import Add, Bits, Index, operand_index, operand_indices, reshape_ind
 from .lanes import Lanes, is_narrow
 from .memory import OPEN, store_lanes
 from .nest import Nest, choose_lane_dim, is_cube, shape_index
-from .transpose import materialise_turned, turns
+from .transpose import crosses, materialise_turned, turns
 
 Statement = Callable[["FunctionLowering", Op], None]
 STATEMENTS: dict[str, Statement] = {}
@@ -414,6 +414,10 @@ def lower_store(fl: FunctionLowering, op: Op) -> None:
         store_at(Evaluator(fl, flow=True), op, ())
         return
     kept = fl.settle(op.operands, shape)
+    pointer, stored = op.operands[:2]
+    turned = not kept and crosses(fl, stored, pointer)
+    if turned:
+        fl.bind(stored, fl.materialise(stored))
 
     def step(ev: Evaluator, index: Index) -> None:
         for value, buffer in kept:
@@ -421,6 +425,8 @@ def lower_store(fl: FunctionLowering, op: Op) -> None:
         store_at(ev, op, index)
 
     fl.nest(shape, [op.operands[1], *(v for v, _ in kept)], step, stores=op.operands[0], masks=op.operands[2:])
+    if turned:  # the buffer is this store's: what comes later may not be reached through here
+        del fl.bindings[stored]
     fl.finish(kept)
 
 

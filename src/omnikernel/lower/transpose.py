@@ -16,7 +16,7 @@ from ..llvm.emit import I64, Builder, LValue
 from .evaluate import Address, Buffer, Evaluator
 from .index import Index, Ix
 from .memory import to_memory
-from .nest import Nest, shape_index
+from .nest import Nest, choose_lane_dim, shape_index
 
 if TYPE_CHECKING:
     from .function import FunctionLowering
@@ -45,6 +45,17 @@ def turns(fl: FunctionLowering, value: Value, dim: int) -> bool:
             ops += 1
         stack.extend(op.operands)
     return ops <= MOST_OPS
+
+
+def crosses(fl: FunctionLowering, value: Value, pointer: Value) -> bool:
+    """Whether a tile is loaded along one dimension and stored along the last: it is then turned on its way."""
+    shape = shape_of(pointer.type)
+    if len(shape) < 2 or value in fl.bindings or shape_of(value.type) != tuple(shape):
+        return False
+    ev = Evaluator(fl, flow=True)
+    loaded = choose_lane_dim(ev, shape, lambda index: [(value, index)], lambda _: [])
+    stored = choose_lane_dim(ev, shape, lambda _: [], lambda index: [(pointer, index)])
+    return stored == len(shape) - 1 and turns(fl, value, loaded)
 
 
 def transpose(b: Builder, rows: Sequence[LValue]) -> list[LValue]:
@@ -82,7 +93,7 @@ def materialise_turned(fl: FunctionLowering, value: Value, buffer: Buffer, dim: 
     index = shape_index(shape)
     align = buffer.memory.bits // 8
 
-    def square(_: list[LValue]) -> list[LValue]:
+    def square(carried: list[LValue]) -> list[LValue]:
         vectors = [to_memory(ev, ev.spread(ev.evaluate(v, at), size), buffer.wide) for v, at in roots(tuple(index))]
         corner = [Ix(ix.base, (), ix.level, ix.tag) if d == dim else ix for d, ix in enumerate(index)]
         corner[last] = columns[0]
@@ -91,7 +102,7 @@ def materialise_turned(fl: FunctionLowering, value: Value, buffer: Buffer, dim: 
         for number, row in enumerate(transpose(b, vectors)):
             place = b.gep(buffer.memory.scalar, pointer, b.integer(I64, number * buffer.strides[dim]))
             b.store(row, place, align)
-        return []
+        return carried
 
     def band(i: LValue) -> None:
         with ev.opened() as level:
