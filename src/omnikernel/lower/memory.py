@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.tile import Op
 from ..ir.types import Pointer, Scalar, element_of
-from ..llvm.emit import I1, LType, LValue
+from ..llvm.emit import I1, I64, LType, LValue
 from .evaluate import Address, Evaluator, Placed, evaluates, memory_type, pointee_memory
 from .index import Index, operand_index
 from .lanes import Lanes
@@ -78,6 +78,11 @@ def load_lanes(
             else:
                 loaded = b.load(type_, pointer, align)
             return from_memory(ev, loaded, element, wide), level
+    if not on and not volatile and is_near(address):
+        pointer, at = ev.scalar_pointer(address, memory.scalar)
+        level = max(level, at)
+        with ev.at(level):
+            return from_memory(ev, _load_near(ev, memory, pointer, address.linear.pattern), element, wide), level
     pointers, at = ev.pointers(address, memory.scalar)
     level = max(level, at)
     type_ = LType(memory.scalar, lanes)
@@ -85,6 +90,46 @@ def load_lanes(
         lanes_on = b.splat(on, lanes) if on else b.integer(LType("i1", lanes), 1)
         loaded = b.gather(type_, b.splat(pointers, lanes), align, lanes_on, fallback or b.zero(type_))
         return from_memory(ev, loaded, element, wide), level
+
+
+def is_near(address: Address) -> bool:
+    """The lanes lie at constant distances, at least every other element between the first and the last being one."""
+    pattern = address.linear.pattern
+    if address.vector is not None or address.linear.scale is not None or not pattern:
+        return False
+    return max(pattern) - min(pattern) < 2 * len(pattern)
+
+
+def _load_near(ev: Evaluator, memory: LType, pointer: LValue, pattern: tuple[int, ...]) -> LValue:
+    """All from the first to the last, in one or two vectors, of which the lanes are picked: no gather.
+
+    What lies between two elements of the tile is on a page of one of them, so nothing else is touched.
+    """
+    b = ev.b
+    low, span = min(pattern), max(pattern) - min(pattern) + 1
+    width = min(len(pattern), 1 << (span.bit_length() - 1))
+    type_ = LType(memory.scalar, width)
+    last = span - width
+
+    def part(start: int) -> LValue:
+        return b.load(type_, b.gep(memory.scalar, pointer, b.integer(I64, low + start)), memory.bits // 8)
+
+    order = [p - low if p - low < width else p - low - last + width for p in pattern]
+    return b.shuffle(part(0), part(last) if last else None, order)
+
+
+def _store_near(ev: Evaluator, value: LValue, pointer: LValue, pattern: tuple[int, ...]) -> None:
+    """Two vectors whose other lanes are masked off: no scatter. The lanes' places differ."""
+    b = ev.b
+    low, lanes = min(pattern), len(pattern)
+    holders = {p - low: lane for lane, p in enumerate(pattern)}
+    for start in (0, lanes):
+        held = [holders.get(start + i) for i in range(lanes)]
+        if any(lane is not None for lane in held):
+            moved = b.shuffle(value, None, [lane or 0 for lane in held])
+            mask = b.vector(LType("i1", lanes), ["false" if lane is None else "true" for lane in held])
+            at = b.gep(value.type.scalar, pointer, b.integer(I64, low + start))
+            b.masked_store(moved, at, value.type.bits // 8, mask)
 
 
 def _lanes(address: Address, on: LValue | None) -> int:
@@ -136,6 +181,10 @@ def store_lanes(
             b.store(stored, pointer, align)
         else:
             b.masked_store(stored, pointer, align, on)
+        return
+    if on is None and is_near(address) and len(set(address.linear.pattern)) == lanes:
+        pointer, _ = ev.scalar_pointer(address, memory.scalar)
+        _store_near(ev, stored, pointer, address.linear.pattern)
         return
     pointers, _ = ev.pointers(address, memory.scalar)
     b.scatter(stored, b.splat(pointers, lanes), align, on or b.integer(LType("i1", lanes), 1))
