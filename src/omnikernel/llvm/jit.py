@@ -67,8 +67,10 @@ def _machine(target: Target) -> Any:
     if not target.triple.startswith(llvm.get_process_triple().split("-")[0]):
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
-    # 512-bit registers are wanted wherever they exist: LLVM avoids them by default on some processors.
-    features = [f"+{name}" for name in sorted(target.features)] + ["-prefer-256-bit"]
+    features = [f"+{name}" for name in sorted(target.features)]
+    if target.triple.startswith("x86_64"):
+        # 512-bit registers are wanted wherever they exist: LLVM avoids them by default on some processors.
+        features.append("-prefer-256-bit")
     found = llvm.Target.from_triple(target.triple)
     return found.create_target_machine(
         cpu=target.cpu, features=",".join(features), opt=2, reloc="pic", codemodel="small"
