@@ -26,7 +26,17 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__, config
-from .toolchain import INCLUDE, BuildError, Compiler, base_flags, find_compiler, host_cpu, no_space, run_compiler
+from .toolchain import (
+    INCLUDE,
+    WATCHED,
+    BuildError,
+    Compiler,
+    base_flags,
+    find_compiler,
+    host_cpu,
+    no_space,
+    run_compiler,
+)
 
 FORMAT = 1
 LOCK_SECONDS = 120.0  # how long to wait for another process that builds the same; then build without it
@@ -62,7 +72,7 @@ def folder() -> Path:
 def _headers() -> str:
     """A hash of our own headers, which every library includes."""
     total = hashlib.sha256()
-    for path in sorted(INCLUDE.rglob("*.h")):
+    for path in sorted((*INCLUDE.rglob("*.h"), *INCLUDE.rglob("*.cpp"))):
         total.update(path.name.encode() + b"\0" + path.read_bytes())
     return total.hexdigest()
 
@@ -115,7 +125,7 @@ def build(recipe: Recipe, compiler: Compiler | None = None) -> Path:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
         _warn(base, error)
-    return _make(recipe, compiler, _private(), name)
+    return entry(_private(), name) or _make(recipe, compiler, _private(), name)
 
 
 def entry(base: Path, name: str) -> Path | None:
@@ -144,8 +154,7 @@ def _make(recipe: Recipe, compiler: Compiler, base: Path, name: str) -> Path:
         for index, text in enumerate(recipe.sources.values()):
             units.append(f"unit{index}.cpp")
             (work / units[-1]).write_text(text)
-        arguments = [*recipe.arguments(), *units, "-o", "module.so", *recipe.ldflags]
-        run_compiler(compiler, arguments, work, recipe.name)
+        _compile(recipe, compiler, work, units)
         library = work / "module.so"
         library.chmod(0o700)
         manifest: dict[str, Any] = {"key": name, "sha256": hashlib.sha256(library.read_bytes()).hexdigest()}
@@ -155,6 +164,22 @@ def _make(recipe: Recipe, compiler: Compiler, base: Path, name: str) -> Path:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return base / name / "module.so"
+
+
+def _compile(recipe: Recipe, compiler: Compiler, work: Path, units: list[str]) -> None:
+    """From the units to module.so.
+
+    Checked CUDA is compiled with the calls of two sanitizers but linked with our own other end of them, so in steps.
+    """
+    last = ["-o", "module.so", *recipe.ldflags]
+    if not (recipe.checked and recipe.cuda):
+        run_compiler(compiler, [*recipe.arguments(), *units, *last], work, recipe.name)
+        return
+    for unit in units:
+        arguments = [*recipe.arguments(), *WATCHED, "-c", unit, "-o", f"{unit}.o"]
+        run_compiler(compiler, [a for a in arguments if a != "-shared"], work, recipe.name)
+    objects = [*(f"{unit}.o" for unit in units), str(INCLUDE / "omnikernel_watch.cpp")]
+    run_compiler(compiler, [*recipe.arguments(), *objects, *last], work, recipe.name)
 
 
 def _rename(work: Path, target: Path) -> None:

@@ -144,6 +144,8 @@ def _shared(tokens: Sequence[Token], file: str) -> list[Edit]:
         end = next((i for i in range(index, len(tokens)) if tokens[i].text == ";"), index)
         statement = [t for t in tokens[start:end] if t.text not in ("extern", "__shared__")]
         if not any(t.text == "extern" for t in tokens[start:end]):
+            # The macro says `static` itself.
+            edits.extend((t.offset, t.end, "") for t in tokens[start:end] if t.text == "static")
             continue
         kept: list[Token] = []
         at = 0

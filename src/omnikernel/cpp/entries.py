@@ -79,10 +79,10 @@ def function_entry(function: Function) -> str:
     )
 
 
-def kernel_entry(kernel: Function, source: Emulated) -> str:
-    """The entry of a CUDA kernel: a program is a block."""
+def kernel_entry(kernel: Function, source: Emulated, checked: bool) -> str:
+    """The entry of a CUDA kernel: a program is a block. Checked kernels always have fibers, which can be left anywhere."""
     base = kernel.call.split("<")[0].split("::")[-1]
-    return _fiber_entry(kernel) if base in source.fibers else _loop_entry(kernel, source)
+    return _fiber_entry(kernel) if checked or base in source.fibers else _loop_entry(kernel, source)
 
 
 def _loop_entry(kernel: Function, source: Emulated) -> str:
@@ -163,7 +163,7 @@ def _scratch(name: str, value: str) -> str:
 
 
 def translation_unit(
-    text: str, file: str, functions: Sequence[Function], emulated: Emulated | None, first: bool
+    text: str, file: str, functions: Sequence[Function], emulated: Emulated | None, first: bool, checked: bool
 ) -> str:
     """All that the compiler reads for one source: header, the source under its own name and lines, the entries."""
     header = "omnikernel.h" if emulated is None else "omnikernel_cuda_cpu.h"
@@ -171,5 +171,5 @@ def translation_unit(
     if first:
         parts.append(library_entries())
     for function in functions:
-        parts.append(kernel_entry(function, emulated) if emulated is not None else function_entry(function))
+        parts.append(kernel_entry(function, emulated, checked) if emulated is not None else function_entry(function))
     return "".join(parts)

@@ -21,6 +21,7 @@ from ..runtime.pool import native, pool
 from . import arguments, build
 from .emulation import Emulated, emulate
 from .entries import translation_unit
+from .places import located
 from .source import Function, SignatureError, functions
 
 Text = str | Sequence[str] | None
@@ -221,10 +222,10 @@ class Library:
         address, scratch = self._entry(function)
         report = _Report(2**63 - 1, b"\0", b"")
         packed = (ctypes.c_uint64 * (len(values) + 1))(*values, ctypes.addressof(report))
-        failure = pool().run(address, bytes(packed), grid, scratch * threads + 64, cost)
+        failure = pool().run(address, bytes(packed), grid, scratch * (threads + 1) + 64, cost)
         if failure is not None:
             _, x, y, z = failure
-            text = report.text.decode(errors="replace")
+            text = located(report.text.decode(errors="replace"), self.path)
             if function.is_kernel:
                 raise KernelError(f"kernel {function.name!r}, block ({x}, {y}, {z}): {text}")
             raise KernelError(f"function {function.name!r}: {text}")
@@ -274,7 +275,8 @@ class Module:
         for index, source in enumerate(self._sources):
             emulated: Emulated | None = self._emulated[source.file]
             text = emulated.text if emulated is not None else source.text
-            units[source.file] = translation_unit(text, source.file, self._functions[source.file], emulated, index == 0)
+            found = self._functions[source.file]
+            units[source.file] = translation_unit(text, source.file, found, emulated, index == 0, settings.checked)
         return build.Recipe(
             settings.name,
             units,

@@ -20,6 +20,7 @@ from pathlib import Path
 from ..errors import OmnikernelError
 
 CANDIDATES = ("c++", "g++", "clang++")
+WATCHED = ("-fsanitize=thread", "-fsanitize=bounds", "-g1")  # checked CUDA; omnikernel_watch.cpp says what for
 INCLUDE = Path(__file__).resolve().parent.parent / "include"
 _INSTALL = "install g++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; conda: conda install gxx) or name a compiler with CXX"
 

@@ -212,7 +212,7 @@ struct Report {
     char lock;
     char text[1015];
 };
-__attribute__((cold, noinline)) inline void report(uint64_t address, int64_t program, const char *text) {
+__attribute__((cold, noinline, no_sanitize("thread"))) inline void report(uint64_t address, int64_t program, const char *text) {
     Report *r = (Report *)(uintptr_t)address;
     if (!r) return;
     while (__atomic_test_and_set(&r->lock, __ATOMIC_ACQUIRE)) {}
@@ -252,7 +252,7 @@ template <class F> struct Work {
     char lock;
     char text[900];
 
-    void note(const char *what) {
+    __attribute__((noinline, no_sanitize("thread"))) void note(const char *what) {
         while (__atomic_test_and_set(&lock, __ATOMIC_ACQUIRE)) {}
         if (!failed) snprintf(text, sizeof text, "%s", what);
         failed = 1;

@@ -16,6 +16,10 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#if OK_CHECKED
+#include "omnikernel_watch.h"
+#endif
+
 #if defined(__clang__)
 #define OK_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -136,6 +140,14 @@ struct Block {
     Error error;
 };
 
+#if OK_CHECKED
+#define OK_WATCHED(...) __VA_ARGS__
+#define OK_UNWATCHED __attribute__((no_sanitize("thread", "bounds")))
+#else
+#define OK_WATCHED(...)
+#define OK_UNWATCHED
+#endif
+
 static __thread Block *block __attribute__((unused)); /* the block whose fibers run on this thread; null in plain loops */
 
 extern "C" void ok_switch(void **save, void *load) __attribute__((visibility("hidden")));
@@ -173,25 +185,27 @@ static __thread size_t host_stack_size;
 #endif
 enum : uint64_t { CANARY = 0x6f6d6e696b65726eull };
 
-__attribute__((noinline)) static void switch_to(Block *b, void **save, int next) {
+OK_UNWATCHED __attribute__((noinline)) static void switch_to(Block *b, void **save, int next) {
     OK_SANITIZED(void *fake; __sanitizer_start_switch_fiber(
                      &fake, next < 0 ? host_stack : (const void *)b->fibers[next].canary, next < 0 ? host_stack_size : OK_STACK_BYTES));
     if (next >= 0) {
         b->current = next;
         threadIdx = b->fibers[next].index;
+        OK_WATCHED(ok_watching.thread = next);
         ok_switch(save, b->fibers[next].sp);
     } else {
+        OK_WATCHED(ok_watching.thread = -1);
         ok_switch(save, b->main_sp);
     }
     OK_SANITIZED(__sanitizer_finish_switch_fiber(fake, nullptr, nullptr));
 }
 
-__attribute__((cold, noinline)) static void set_error(Block *b, const Error &error) {
+OK_UNWATCHED __attribute__((cold, noinline)) static void set_error(Block *b, const Error &error) {
     if (!b->failed) b->error = error;
     b->failed = true;
 }
 
-static const char *name_of(const Fiber &f, bool warp) {
+OK_UNWATCHED static const char *name_of(const Fiber &f, bool warp) {
     static const char *const warps[] = {"__syncwarp", "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync",
         "__shfl_xor_sync", "__ballot_sync", "__any_sync", "__all_sync", "__activemask", "__match_any_sync",
         "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_min_sync",
@@ -202,7 +216,7 @@ static const char *name_of(const Fiber &f, bool warp) {
 }
 
 /* The result of a warp operation for one lane. `peers` holds the fibers of the warp, `group` the lanes that take part. */
-static uint64_t warp_result(Fiber *peers, unsigned group, int lane) {
+OK_UNWATCHED static uint64_t warp_result(Fiber *peers, unsigned group, int lane) {
     Fiber &f = peers[lane];
     int width = f.width, low = lane & ~(width - 1), source = lane;
     uint64_t found = 0;
@@ -249,7 +263,7 @@ static uint64_t warp_result(Fiber *peers, unsigned group, int lane) {
 }
 
 /* Lets the lanes of one warp go on where all that an operation waits for are there; whether any could. */
-static bool resolve_warp(Block *b, int warp) {
+OK_UNWATCHED static bool resolve_warp(Block *b, int warp) {
     Fiber *peers = b->fibers + warp * 32;
     unsigned char *states = b->states + warp * 32;
     int lanes = b->count - warp * 32 < 32 ? b->count - warp * 32 : 32;
@@ -292,6 +306,7 @@ static bool resolve_warp(Block *b, int warp) {
             if (group >> i & 1) peers[i].result = warp_result(peers, group, i);
         for (int i = 0; i < lanes; i++)
             if (group >> i & 1) states[i] = RUNNABLE;
+        OK_WATCHED(if (f.op == SYNC) ok_watching.warp_epochs[warp]++);
         left &= ~group;
         progress = true;
     }
@@ -299,7 +314,7 @@ static bool resolve_warp(Block *b, int warp) {
 }
 
 /* All that are left wait: let a warp operation or the block's barrier go on, or report that nothing ever will. */
-static void resolve(Block *b) {
+OK_UNWATCHED static void resolve(Block *b) {
     bool progress = false;
     int barrier = -1, warp_wait = -1, waiting = 0;
     for (int w = 0; w * 32 < b->count; w++) progress |= resolve_warp(b, w);
@@ -340,12 +355,34 @@ static void resolve(Block *b) {
         b->fibers[i].result = result;
         b->states[i] = RUNNABLE;
     }
+    OK_WATCHED(ok_watching.epoch++);
 
 }
 
+#if OK_CHECKED
+/* Ends the block with what omnikernel_watch.cpp found. */
+OK_UNWATCHED __attribute__((noinline)) static void leave_block(Block *b) {
+    Error error;
+    snprintf(error.text, sizeof error.text, "%s", ok_watching.text);
+    set_error(b, error);
+    switch_to(b, &b->fibers[b->current].sp, -1);
+}
+#endif
+
+/* Seen when the thread next switches, before another whose stack it may have overwritten runs. */
+OK_UNWATCHED __attribute__((cold, noinline)) static void overflowed(Block *b) {
+    Error error;
+    snprintf(error.text, sizeof error.text,
+             "the stack of a thread (%d bytes) overflowed; pass stack_bytes= for larger local arrays", OK_STACK_BYTES);
+    set_error(b, error);
+    switch_to(b, &b->fibers[b->current].sp, -1);
+}
+
 /* Runs another fiber, or the same again, until the state of this one is runnable. */
-static void reschedule(Block *b) {
+OK_UNWATCHED static void reschedule(Block *b) {
     int me = b->current;
+    OK_WATCHED(if (ok_watching.failed) leave_block(b));
+    if (*b->fibers[me].canary != CANARY) overflowed(b);
     for (;;) {
         const void *found = me + 1 < b->count ? memchr(b->states + me + 1, RUNNABLE, (size_t)(b->count - me - 1)) : nullptr;
         if (!found) found = memchr(b->states, RUNNABLE, (size_t)me + 1);
@@ -365,7 +402,7 @@ static void reschedule(Block *b) {
     switch_to(b, &b->fibers[me].sp, -1);
 }
 
-static void fiber_main() {
+OK_UNWATCHED static void fiber_main() {
     Block *b = block;
     OK_SANITIZED(__sanitizer_finish_switch_fiber(nullptr, b->current == 0 ? &host_stack : nullptr,
                                                  b->current == 0 ? &host_stack_size : nullptr));
@@ -379,29 +416,24 @@ static void fiber_main() {
         snprintf(copy.text, sizeof copy.text, "%s", error.what());
         set_error(b, copy);
     }
-    if (*b->fibers[me].canary != CANARY && !b->failed) {
-        Error error;
-        snprintf(error.text, sizeof error.text,
-                 "the stack of a thread (%d bytes) overflowed; pass stack_bytes= for larger local arrays", OK_STACK_BYTES);
-        set_error(b, error);
-    }
     b->states[me] = DONE;
     b->alive--;
+    OK_WATCHED(if (ok_watching.failed) leave_block(b));
     if (b->failed) switch_to(b, &b->fibers[me].sp, -1);
     reschedule(b);
     __builtin_unreachable();
 }
 
-/* Scratch of a block with fibers: what the launch must give as arena. */
+/* Scratch of a fiber; the launch gives that of one more than the block has threads. */
 constexpr size_t fiber_bytes = sizeof(Fiber) + 1 + OK_STACK_BYTES;
 
-__attribute__((unused)) static void run_fibers(Block *b, char *arena) {
+OK_UNWATCHED __attribute__((unused)) static void run_fibers(Block *b, char *arena) {
     const Launch &launch = *b->launch;
     int n = (int)(launch.block[0] * launch.block[1] * launch.block[2]);
     b->count = b->alive = n;
     b->failed = false;
-    char *stacks = arena;
-    b->fibers = (Fiber *)(arena + (size_t)n * OK_STACK_BYTES);
+    char *stacks = arena + OK_STACK_BYTES; /* what is below is for the first stack to overflow into, until that is seen */
+    b->fibers = (Fiber *)(stacks + (size_t)n * OK_STACK_BYTES);
     b->states = (unsigned char *)(b->fibers + n);
     for (int i = 0; i < n; i++) {
         Fiber &f = b->fibers[i];
@@ -426,12 +458,13 @@ __attribute__((unused)) static void run_fibers(Block *b, char *arena) {
     }
     memset(b->states, RUNNABLE, (size_t)n);
     block = b;
+    OK_WATCHED(ok_watch_block(launch.shared_bytes, OK_DYNAMIC_SHARED_BYTES));
     switch_to(b, &b->main_sp, 0);
     block = nullptr;
     if (b->failed) throw b->error;
 }
 
-__attribute__((noinline)) static void barrier_wait(unsigned char kind, uint64_t value, const char *file, int line) {
+OK_UNWATCHED __attribute__((noinline)) static void barrier_wait(unsigned char kind, uint64_t value, const char *file, int line) {
     Block *b = block;
     if (!b) fail("%s:%d: a barrier in a kernel that was thought to have none; report this", file, line);
     Fiber &f = b->fibers[b->current];
@@ -443,7 +476,7 @@ __attribute__((noinline)) static void barrier_wait(unsigned char kind, uint64_t 
     reschedule(b);
 }
 
-__attribute__((noinline)) static uint64_t warp_wait(unsigned char op, unsigned mask, uint64_t value, int argument,
+OK_UNWATCHED __attribute__((noinline)) static uint64_t warp_wait(unsigned char op, unsigned mask, uint64_t value, int argument,
                                                     int width, const char *file, int line) {
     Block *b = block;
     if (!b) fail("%s:%d: a warp operation in a kernel that was thought to have none; report this", file, line);
@@ -492,6 +525,12 @@ OK_FN int32_t run_blocks(const int32_t *grid, int64_t first, int64_t last, uint6
 
 } /* namespace detail */
 } /* namespace ok */
+
+#if OK_CHECKED
+extern "C" __attribute__((weak, visibility("hidden"))) OK_UNWATCHED void ok_leave_block(void) {
+    ok::detail::leave_block(ok::detail::block);
+}
+#endif
 
 #include "omnikernel_cuda_functions.h"
 

@@ -8,6 +8,12 @@
 #define OK_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define OK_MATH static inline __attribute__((always_inline, unused))
 
+#if OK_CHECKED /* out of line, so that the accesses inside are not taken for those of the kernel */
+#define OK_ATOMIC_FN OK_UNWATCHED __attribute__((noinline, unused)) static
+#else
+#define OK_ATOMIC_FN OK_MATH
+#endif
+
 /* ---- barriers and fences ---- */
 
 OK_MATH void __syncthreads(OK_SITE) { ok::detail::barrier_wait(ok::detail::PLAIN, 0, file, line); }
@@ -122,7 +128,7 @@ template <class T> OK_FN unsigned __match_all_sync(unsigned mask, T value, int *
 
 namespace ok {
 namespace detail {
-template <class T, class F> __attribute__((noinline)) static T update(T *address, const F &next) {
+template <class T, class F> OK_UNWATCHED __attribute__((noinline)) static T update(T *address, const F &next) {
     typename Word<sizeof(T)>::type old, wanted, *word = (typename Word<sizeof(T)>::type *)address;
     old = __atomic_load_n(word, __ATOMIC_RELAXED);
     for (;;) {
@@ -137,9 +143,9 @@ template <class T, class F> __attribute__((noinline)) static T update(T *address
 } /* namespace ok */
 
 #define OK_ATOMIC(NAME, T, RESULT)                                                                                      \
-    OK_MATH T NAME(T *address, T value) { return RESULT; }                                                              \
-    OK_MATH T NAME##_block(T *address, T value) { return RESULT; }                                                      \
-    OK_MATH T NAME##_system(T *address, T value) { return RESULT; }
+    OK_ATOMIC_FN T NAME(T *address, T value) { return RESULT; }                                                              \
+    OK_ATOMIC_FN T NAME##_block(T *address, T value) { return RESULT; }                                                      \
+    OK_ATOMIC_FN T NAME##_system(T *address, T value) { return RESULT; }
 #define OK_FETCH(OP) __atomic_fetch_##OP(address, value, __ATOMIC_RELAXED)
 #define OK_UPDATE(T, EXPRESSION) ok::detail::update(address, [value](T old) -> T { return EXPRESSION; })
 #define OK_EACH(M, NAME, RESULT) M(NAME, int, RESULT) M(NAME, unsigned, RESULT) M(NAME, unsigned long long, RESULT) M(NAME, long long, RESULT)
@@ -167,7 +173,7 @@ OK_ATOMIC(atomicAdd, ok::f16, OK_UPDATE(ok::f16, old + value))
 OK_ATOMIC(atomicAdd, ok::bf16, OK_UPDATE(ok::bf16, old + value))
 OK_ATOMIC(atomicExch, float, OK_UPDATE(float, ((void)old, value)))
 #define OK_CAS(T)                                                                                                       \
-    OK_MATH T atomicCAS(T *address, T compare, T value) {                                                               \
+    OK_ATOMIC_FN T atomicCAS(T *address, T compare, T value) {                                                               \
         __atomic_compare_exchange_n(address, &compare, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);               \
         return compare;                                                                                                 \
     }
