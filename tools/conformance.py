@@ -3,14 +3,16 @@
     git clone https://github.com/triton-lang/triton && git -C triton checkout release/3.7.x
     python tools/conformance.py triton --workers 2
 
-The checkout must be of the Triton that is installed: the tests follow the language. None of their code is in this
+The checkout must be of the Triton that is installed: the tests follow the language. They need torch, scipy, pytest and
+expecttest. None of their code is in this
 repository. A test runs in a process that it shares with its neighbours; when the process dies or a test takes too long,
 that test alone counts as failed and a new process goes on behind it.
 
-    --only test_core.py test_standard.py    some files, by the end of their path
+    --only test_core.py runtime   some files, by any part of their path
     -k EXPR                                 as pytest's
     --interpreter-marked                    only what upstream marks for its interpreter
     --every 20                              every 20th case of each test function: a sample
+    --records FILE                          keep every outcome there; cases that it has already are not run again
     --page PATH                             where to write the page ("-": to the terminal only)
 """
 
@@ -30,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance_table import GPU_ONLY, REFUSED, REMAINING
+from conformance_table import GPU_ONLY, NO_SUCH_STAGE, REFUSED, REMAINING
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "conformance.md"
@@ -50,9 +52,8 @@ class Result:
 
 @dataclass
 class Batch:
-    """Cases of one file, and the processes that run them."""
+    """Cases that share a process as long as it lives."""
 
-    path: str
     pending: list[str]
     results: dict[str, Result] = field(default_factory=dict)
 
@@ -65,11 +66,11 @@ class Place:
     scratch: Path
     limit: float
 
-    def command(self, path: str, *extra: str) -> list[str]:
-        """Pytest on one file of the checkout, deaf to whatever configuration surrounds it."""
+    def command(self, paths: list[str], *extra: str) -> list[str]:
+        """Pytest on files of the checkout, deaf to whatever configuration surrounds it."""
         options = ("-c", os.devnull, "--rootdir", str(self.tests), "--confcutdir", str(self.tests))
         quiet = ("-q", "--tb=short", "-p", "no:cacheprovider", "-p", "conformance_plugin", "--device=cpu")
-        return [sys.executable, "-m", "pytest", *options, *quiet, *extra, str(self.tests / path)]
+        return [sys.executable, "-m", "pytest", *options, *quiet, *extra, *(str(self.tests / path) for path in paths)]
 
     def environment(self, records: Path, selected: Path | None = None) -> dict[str, str]:
         """The plugin on the path, and its files."""
@@ -80,13 +81,15 @@ class Place:
         return {**os.environ, "TRITON_DEFAULT_BACKEND": "cpu", **more}
 
 
-def collect(place: Place, path: str, expression: str, marked: bool, every: int) -> tuple[list[str], dict[str, Result]]:
-    """The cases of one file that are to run, and what can be said without running."""
-    records = place.scratch / f"collect-{path.replace('/', '-')}.jsonl"
-    extra = ["--collect-only"] + (["-k", expression] if expression else [])
-    extra += ["-m", "interpreter"] if marked else []
+def collect(
+    place: Place, paths: list[str], expression: str, marked: bool, every: int
+) -> tuple[list[str], dict[str, Result], set[str]]:
+    """The cases that are to run, what can be said of the others, and those that upstream marks for its interpreter."""
+    records = place.scratch / "collected.jsonl"
+    extra = ["--collect-only", "--continue-on-collection-errors"]
+    extra += (["-k", expression] if expression else []) + (["-m", "interpreter"] if marked else [])
     done = subprocess.run(
-        place.command(path, *extra),
+        place.command(paths, *extra),
         env=place.environment(records),
         capture_output=True,
         text=True,
@@ -94,25 +97,25 @@ def collect(place: Place, path: str, expression: str, marked: bool, every: int) 
         check=False,
     )
     lines = read(records)
-    broken = [line for line in lines if "uncollected" in line]
-    if broken or not lines:
-        text = broken[0]["text"] if broken else done.stdout[-2000:] + done.stderr[-2000:]
-        return [], {path: Result("failed", "cannot be imported", str(text))}
-    cases = [case for line in lines if "collected" in line for case in line["collected"]]
-    known: dict[str, Result] = {}
+    if not any("collected" in line for line in lines):
+        sys.exit(f"pytest could not collect the tests:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    known = {
+        line["uncollected"]: Result("failed", "cannot be imported", line["text"])
+        for line in lines
+        if line.get("uncollected") in paths
+    }
     seen: Counter[str] = Counter()
     chosen = []
-    for case in cases:
+    for case in (case for line in lines for case in line.get("collected", ())):
         function = case.split("[")[0]
         seen[function] += 1
         if (seen[function] - 1) % every:
             continue
-        reason = first_match(GPU_ONLY, case)
-        if reason:
+        if reason := first_match(GPU_ONLY, case):
             known[case] = Result("not applicable", reason)
         else:
             chosen.append(case)
-    return chosen, known
+    return chosen, known, {case for line in lines for case in line.get("marked", ())}
 
 
 def read(records: Path) -> list[dict[str, Any]]:
@@ -141,9 +144,10 @@ def run_batch(place: Place, batch: Batch, name: str) -> Batch:
         stem = place.scratch / f"{name}-{attempt}"
         records, selected = stem.with_suffix(".jsonl"), stem.with_suffix(".ids")
         selected.write_text("\n".join(batch.pending), encoding="utf-8")
+        paths = list(dict.fromkeys(file_of(case) for case in batch.pending))
         with open(stem.with_suffix(".log"), "w", encoding="utf-8") as log:
             process = subprocess.Popen(
-                place.command(batch.path),
+                place.command(paths),
                 env=place.environment(records, selected),
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -197,13 +201,15 @@ def classify(case: str, result: Result) -> Result:
     if result.kind in ("skipped", "xfailed"):
         return Result("not applicable", result.error.removeprefix("Skipped: ") or "skipped", result.text)
     if result.kind == "failed":
-        reason = first_match(REFUSED, f"{case}\n{result.error}")
-        if reason:
+        happened = f"{case}\n{result.error}"
+        if reason := first_match(NO_SUCH_STAGE, happened):
+            return Result("not applicable", reason, result.text)
+        if reason := first_match(REFUSED, happened):
             return Result("refused", reason, result.text)
     return result
 
 
-def page(version: str, revision: str, every: int, results: dict[str, dict[str, Result]]) -> str:
+def page(version: str, revision: str, every: int, results: dict[str, Result], marked: set[str]) -> str:
     """The page: a table of files, then every reason."""
     sample = f" A sample: every {every}th case of each test function." if every > 1 else ""
     lines = [
@@ -216,19 +222,20 @@ def page(version: str, revision: str, every: int, results: dict[str, dict[str, R
         "| file | passed | failed | refused | not applicable |",
         "|---|---|---|---|---|",
     ]
-    total: Counter[str] = Counter()
-    for path, cases in results.items():
-        counts = Counter(result.kind for result in cases.values())
-        total += counts
-        lines.append(f"| {path.removeprefix('unit/')} {row(counts)}")
-    lines.append(f"| **all** {row(total)}")
+    files: dict[str, Counter[str]] = defaultdict(Counter)
+    for case, result in results.items():
+        files[file_of(case)][result.kind] += 1
+    lines += [f"| {path.removeprefix('unit/')} {row(counts)}" for path, counts in sorted(files.items())]
+    lines.append(f"| **all** {row(sum(files.values(), Counter()))}")
+    of_marked = Counter(result.kind for case, result in results.items() if case in marked)
+    lines.append(f"| **of these, marked for the interpreter** {row(of_marked)}")
     for kind, title in (("failed", "Failed"), ("refused", "Refused"), ("not applicable", "Not applicable")):
         lines += ["", f"## {title}", "", "| cases | test | reason |", "|---|---|---|"]
-        groups: dict[tuple[str, str], int] = defaultdict(int)
-        for cases in results.values():
-            for case, result in cases.items():
-                if result.kind == kind:
-                    groups[case.split("[")[0].removeprefix("unit/"), reason_of(case, result)] += 1
+        groups = Counter(
+            (case.split("[")[0].removeprefix("unit/"), reason_of(case, result))
+            for case, result in results.items()
+            if result.kind == kind
+        )
         lines += [f"| {count} | `{test}` | {reason} |" for (test, reason), count in sorted(groups.items())]
     return "\n".join(lines) + "\n"
 
@@ -265,8 +272,37 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for one case")
     parser.add_argument("--revision", default="", help="upstream commit, where the checkout is not a git repository")
     parser.add_argument("--page", default=str(PAGE))
-    parser.add_argument("--records", type=Path, help="write every case's outcome to this JSON lines file")
+    parser.add_argument("--records", type=Path, help="JSON lines of every outcome; what is in it is not run")
     return parser.parse_args()
+
+
+def file_of(case: str) -> str:
+    """The file of a node id."""
+    return case.split("::", maxsplit=1)[0]
+
+
+def tell(outcome: dict[str, Result], records: Path | None) -> None:
+    """Progress to the terminal, and every outcome, as pytest has it, to a file where one was asked for."""
+    for path in dict.fromkeys(map(file_of, outcome)):
+        print(path, dict(Counter(result.kind for case, result in outcome.items() if file_of(case) == path)), flush=True)
+    for case, result in outcome.items():
+        if result.kind == "failed":
+            print(f"  {case}: {result.error.splitlines()[0][:200] if result.error else ''}", flush=True)
+        if records:
+            with open(records, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"case": case, **vars(result)}) + "\n")
+
+
+def earlier(records: Path | None, cases: list[str]) -> dict[str, Result]:
+    """Outcomes of these cases that an earlier run wrote down; the last one counts."""
+    if not records:
+        return {}
+    wanted = set(cases)
+    return {
+        line["case"]: Result(line["kind"], line["error"], line["text"], line["seconds"])
+        for line in read(records)
+        if line["case"] in wanted
+    }
 
 
 def main() -> int:
@@ -279,33 +315,21 @@ def main() -> int:
         print(f"{options.checkout}: no python/test in it; expected a checkout of Triton {triton.__version__}")
         return 2
     found = sorted(path for folder in FILES for path in (tests / "unit" / folder).glob("test_*.py"))
-    paths = [str(path.relative_to(tests)) for path in found if str(path).endswith(tuple(options.only))]
-    results: dict[str, dict[str, Result]] = {path: {} for path in paths}
+    paths = [str(path.relative_to(tests)) for path in found if any(part in str(path) for part in options.only)]
     with tempfile.TemporaryDirectory(prefix="conformance-") as scratch, ThreadPoolExecutor(options.workers) as pool:
         place = Place(tests, Path(scratch), options.limit)
-        batches = []
-        collected = pool.map(
-            lambda path: collect(place, path, options.expression, options.interpreter_marked, options.every), paths
-        )
-        for path, (chosen, known) in zip(paths, collected, strict=True):
-            results[path].update(known)
-            batches += [Batch(path, chosen[at : at + CHUNK]) for at in range(0, len(chosen), CHUNK)]
+        cases, known, marked = collect(place, paths, options.expression, options.interpreter_marked, options.every)
+        results = {case: classify(case, result) for case, result in (known | earlier(options.records, cases)).items()}
+        cases = [case for case in cases if case not in results]
+        batches = [Batch(cases[at : at + CHUNK]) for at in range(0, len(cases), CHUNK)]
         for batch in pool.map(
             lambda numbered: run_batch(place, numbered[1], f"batch{numbered[0]}"), enumerate(batches)
         ):
-            outcome = {case: classify(case, result) for case, result in batch.results.items()}
-            results[batch.path].update(outcome)
-            counts = Counter(result.kind for result in outcome.values())
-            print(batch.path, dict(counts), flush=True)
-            for case, result in outcome.items():
-                if result.kind == "failed":
-                    print(f"  {case}: {result.error.splitlines()[0][:200] if result.error else ''}", flush=True)
-                if options.records:
-                    with open(options.records, "a", encoding="utf-8") as file:
-                        file.write(json.dumps({"case": case, **vars(result)}) + "\n")
-    text = page(triton.__version__, options.revision or revision_of(options.checkout), options.every, results)
+            tell(batch.results, options.records)
+            results |= {case: classify(case, result) for case, result in batch.results.items()}
+    text = page(triton.__version__, options.revision or revision_of(options.checkout), options.every, results, marked)
     print(text) if options.page == "-" else Path(options.page).write_text(text, encoding="utf-8")
-    return int(any(result.kind == "failed" for cases in results.values() for result in cases.values()))
+    return int(any(result.kind == "failed" for result in results.values()))
 
 
 if __name__ == "__main__":

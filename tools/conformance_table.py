@@ -1,15 +1,29 @@
 """Reasons for `tools/conformance.py`: tables of (regular expression, reason), the first that is found counts.
 
-GPU_ONLY is matched with a case's id, before it runs; REFUSED with the id and the error of a case that failed;
-REMAINING with the id of a case that failed and is known to.
+GPU_ONLY is matched with a case's id, before it runs; REFUSED and NO_SUCH_STAGE with the id and the error of a case that
+failed; REMAINING with the id of a case that failed and is known to.
 """
 
 from __future__ import annotations
 
 Rows = tuple[tuple[str, str], ...]
 
-GPU_ONLY: Rows = ()
+GPU_ONLY: Rows = (
+    (r"test_core\.py::test_pointer_arguments", "asks that a GPU launch refuses CPU memory"),
+    (r"test_reproducer\.py::", "looks for the reproducer of a GPU pass pipeline"),
+    (
+        r"test_subprocess\.py::test_print\[device_print_scalar-",
+        "a GPU prints a scalar once a thread, here once a program",
+    ),
+)
 
-REFUSED: Rows = ()
+NO_SUCH_STAGE: Rows = (
+    (r"KeyError: .Unknown key: '(ttgir|llir|ptx|sass|cubin|amdgcn)'", "inspects code of a GPU stage"),
+)
+
+REFUSED: Rows = (
+    (r"test_int_annotation\[False-1\]", "passes 3 for a parameter annotated as one bit: an error here, the low bit on a GPU"),
+    (r"tl\.extra\.cuda\.num_threads\(\) has no meaning", "a program is one thread: `num_threads` has no meaning"),
+)
 
 REMAINING: Rows = ()
