@@ -255,3 +255,52 @@ def test_narrow_scalars_cross_branches_and_calls(dtype: str, value: float) -> No
     _, y = run(scalar_calls, x, np.zeros_like(x))
     w = value * 0.5 if value > 1 else value * 1.5
     assert float(y[0]) == w * 1.5
+
+
+TILE_FUNCTION = """
+module {
+  tt.func public @k(%x: !tt.ptr<i32>, %y: !tt.ptr<i32>) {
+    %r = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+    %px = tt.splat %x : !tt.ptr<i32> -> tensor<16x!tt.ptr<i32>>
+    %py = tt.splat %y : !tt.ptr<i32> -> tensor<16x!tt.ptr<i32>>
+    %ax = tt.addptr %px, %r : tensor<16x!tt.ptr<i32>>, tensor<16xi32>
+    %ay = tt.addptr %py, %r : tensor<16x!tt.ptr<i32>>, tensor<16xi32>
+    %v = tt.load %ax : tensor<16x!tt.ptr<i32>>
+    %w:2 = tt.call @f(%v, %r) : (tensor<16xi32>, tensor<16xi32>) -> (tensor<16xi32>, i32)
+    %u:2 = tt.call @f(%w#0, %v) : (tensor<16xi32>, tensor<16xi32>) -> (tensor<16xi32>, i32)
+    %s = arith.addi %w#1, %u#1 : i32
+    %t = tt.splat %s : i32 -> tensor<16xi32>
+    %z = arith.addi %u#0, %t : tensor<16xi32>
+    tt.store %ay, %z : tensor<16x!tt.ptr<i32>>
+    tt.return
+  }
+  tt.func private @f(%a: tensor<16xi32>, %b: tensor<16xi32>) -> (tensor<16xi32>, i32) attributes {noinline = true} {
+    %p = tt.get_program_id x : i32
+    %q = tt.splat %p : i32 -> tensor<16xi32>
+    %c = arith.muli %a, %b : tensor<16xi32>
+    %d = arith.addi %c, %q : tensor<16xi32>
+    %m = "tt.reduce"(%d) <{axis = 0 : i32}> ({
+    ^bb0(%e: i32, %g: i32):
+      %h = arith.maxsi %e, %g : i32
+      tt.reduce.return %h : i32
+    }) : (tensor<16xi32>) -> i32
+    tt.return %d, %m : tensor<16xi32>, i32
+  }
+}
+"""
+
+
+def test_functions_that_take_and_return_tiles() -> None:
+    from tile_run import run_compiled
+
+    from omnikernel import reference
+    from omnikernel.ttir import parse
+
+    x = np.random.default_rng(8).integers(-9, 9, 16).astype(np.int32)
+    y, z = np.zeros_like(x), np.zeros_like(x)
+    run_compiled(TILE_FUNCTION, [x, y], (1, 1, 1))
+    reference.run(parse(TILE_FUNCTION), [x.ctypes.data, z.ctypes.data], (1, 1, 1))
+    first = x * np.arange(16)
+    second = first * x
+    np.testing.assert_array_equal(z, second + first.max() + second.max())
+    np.testing.assert_array_equal(y, z)
