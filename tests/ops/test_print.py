@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,3 +84,22 @@ def test_several_operands_scalars_and_text(capfd: pytest.CaptureFixture[str]) ->
         "pid (0, 0, 0) idx () scalar: 7",
         "pid (0, 0, 0) only text",
     ]
+
+
+def test_prints_keep_their_place_among_those_of_python(tmp_path: Path) -> None:
+    """Also where standard output is a pipe, which Python buffers."""
+    script = """
+        import numpy as np, triton, triton.language as tl
+        @triton.jit
+        def k(x):
+            tl.device_print("x", tl.load(x))
+        for i in range(2):
+            print("before", i)
+            k[(1,)](np.full(1, i, np.int32))
+    """
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(script))
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300, check=True, env=env)
+    lines = done.stdout.splitlines()
+    assert lines == ["before 0", "pid (0, 0, 0) idx () x: 0", "before 1", "pid (0, 0, 0) idx () x: 1"]

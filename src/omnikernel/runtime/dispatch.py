@@ -139,7 +139,7 @@ def _slots(
     executable = launcher.executable
     assert executable is not None
     parameters = executable.artefact.parameters
-    if len(parameters) != len(launcher.leaves):  # tensor descriptors
+    if len(parameters) != len(launcher.leaves) or executable.prints:  # tensor descriptors, output to be put in order
         return None
     keywords = list(kwargs)
     slots = []

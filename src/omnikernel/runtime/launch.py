@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -62,6 +63,8 @@ class Executable:
         self._lock = threading.Lock()
         self._encoders = tuple(_encoder(artefact.name, parameter) for parameter in artefact.parameters)
         self._written = tuple(i for i, parameter in enumerate(artefact.parameters) if parameter.written)
+        # What it prints goes past Python's own buffer.
+        self.prints = "tt.print" in artefact.texts.get("ttir", "")
 
     @property
     def name(self) -> str:
@@ -90,6 +93,8 @@ class Executable:
         variant = self.variant(self.is_disjoint(slots, views))
         artefact = variant.artefact
         packed = struct.pack(f"={len(slots)}Q", *slots)
+        if self.prints and sys.stdout is not None:
+            sys.stdout.flush()
         failure = pool().run(variant.address, packed, extents, artefact.arena_bytes, artefact.cost)
         if failure is not None:
             self.fail(failure[0], failure[1:])
