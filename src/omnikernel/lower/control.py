@@ -134,12 +134,18 @@ def _final_readers(fl: FunctionLowering, value: Value, uses: dict[Value, set[Op]
     from ..passes.schedule import is_lazy
 
     found: set[Op] = set()
-    for user in uses.get(value, set()):
+    seen: set[Op] = set()
+    stack = list(uses.get(value, set()))
+    while stack:
+        user = stack.pop()
+        if user in seen:
+            continue
+        seen.add(user)
         if is_lazy(user) and SCHEMA[user.name].kind == "elementwise":
             for result in user.results:
                 if result in fl.schedule.keep:
                     found.add(user)
-                found |= _final_readers(fl, result, uses)
+                stack.extend(uses.get(result, set()))
         else:
             found.add(user)
     return found

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .function import FunctionLowering
 
 Placed = tuple[Lanes, int]  # a value and the loop level it is known at
+# Ops that may wait for each other before the rest is evaluated without recursion. Each takes a few Python frames.
+DEEP = 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +95,7 @@ class Evaluator:
         # Masks known to hold for every lane of the version of the nest that is being written.
         self.known: frozenset[tuple[Value, Index]] = frozenset()
         self.linear_remainders: frozenset[tuple[Value, Index]] = frozenset()
+        self.depth = 0  # of ops that wait for others to be evaluated
         self.known_level = 0  # nothing that relies on such knowledge may stand further out
 
     # --- places ----------------------------------------------------------------------------------------------------------
@@ -163,10 +166,38 @@ class Evaluator:
                 self.memo[key] = self.read_buffer(binding, index)
             else:
                 op = self.function.definition(value)
+                if self.depth >= DEEP:
+                    self._evaluate_behind(value, index)
+                self.depth += 1
                 handler = EVALUATE.get(op.name, evaluate_elementwise)
                 for result, placed in zip(op.results, handler(self, op, index), strict=True):
                     self.memo[result, index] = placed
+                self.depth -= 1
         return self.memo[key]
+
+    def _evaluate_behind(self, value: Value, index: Index) -> None:
+        """Evaluate the elementwise ops behind a value from the far end, since Python's stack is short."""
+        stack = [(value, index)]
+        while stack:
+            current, at = stack[-1]
+            waiting = [read for read in self._behind(current, at) if read not in self.memo]
+            if waiting:
+                stack.append(waiting[0])
+                continue
+            stack.pop()
+            if stack:
+                self.evaluate(current, at)
+
+    def _behind(self, value: Value, index: Index) -> list[tuple[Value, Index]]:
+        """What an elementwise or a shape op reads that is such an op itself."""
+        op = self.function.definition(value)
+        if op.name in SHAPE_OPS:
+            reads = [(op.operands[0], self.source(op, index))]
+        elif op.name in EVALUATE:
+            return []
+        else:
+            reads = [(v, operand_index(op.results[0], v, index)) for v in op.operands]
+        return [read for read in reads if read not in self.known and self.function.bindings.get(read[0]) is None]
 
     def spread(self, placed: Placed, lanes: int) -> Lanes:
         """A value in every lane, splatted (and a narrow float widened) at the level where it is known."""

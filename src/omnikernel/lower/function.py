@@ -143,13 +143,26 @@ class FunctionLowering:
         """Whether the lanes of a value at an index may differ."""
         if all(ix.uniform for ix in index):
             return False
-        key = (value, index)
-        found = self._varies.get(key)
-        if found is None:
-            found = self._varies[key] = self._find_varies(value, index)
-        return found
+        known = self._varies
+        stack = [(value, index)]
+        while stack:  # without recursion: chains of ops may be longer than Python's stack
+            key = stack[-1]
+            if key not in known:
+                found = self._varies_itself(*key)
+                if isinstance(found, bool):
+                    known[key] = found
+                else:
+                    reads = [read for read in found if not all(ix.uniform for ix in read[1])]
+                    waiting = next((read for read in reads if read not in known), None)
+                    if waiting and not any(known.get(read) for read in reads):
+                        stack.append(waiting)
+                        continue
+                    known[key] = any(known.get(read) for read in reads)
+            stack.pop()
+        return known[value, index]
 
-    def _find_varies(self, value: Value, index: Index) -> bool:
+    def _varies_itself(self, value: Value, index: Index) -> bool | list[tuple[Value, Index]]:
+        """Whether a value varies, or else what decides it."""
         binding = self.bindings.get(value)
         if isinstance(binding, Lanes):
             return False
@@ -162,7 +175,7 @@ class FunctionLowering:
             return not op.attributes["value"].is_splat
         if op.name in ("tt.join", "tt.cat") and not index[-1 if op.name == "tt.join" else 0].uniform:
             return True
-        return any(self.varies(*read) for read in operand_indices(op, value, index, symbolic_bits, symbolic_add))
+        return operand_indices(op, value, index, symbolic_bits, symbolic_add)
 
     def constant_buffer(self, constant: Constant) -> Buffer:
         """A dense constant as read-only memory."""

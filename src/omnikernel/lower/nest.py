@@ -381,34 +381,54 @@ def _walk_mask(ev: Evaluator, mask: Value, at: Index, probe: _Probe, found: Walk
 
 def extended(ev: Evaluator, value: Value, index: Index) -> list[Root]:
     """The narrow integers behind a linear form, whose own arithmetic may wrap before they are extended."""
-    if not index or value in ev.function.bindings or not ev.function.varies(value, index):
-        return []
-    op = ev.function.definition(value)
-    if op.name == "arith.extsi":
-        source = op.operands[0]
-        return [(source, index), *extended(ev, source, index)]
-    if op.name in ("arith.addi", "arith.subi", "arith.muli", "arith.remsi", "arith.remui"):
-        return [root for v in op.operands for root in extended(ev, v, operand_index(value, v, index))]
-    if op.name in ("tt.expand_dims", "tt.broadcast", "tt.trans"):
-        return extended(ev, op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))
-    return []
+    found: list[Root] = []
+    seen: set[Root] = set()
+    stack = [(value, index)]
+    while stack:
+        current, at = stack.pop()
+        if (current, at) in seen or not at or current in ev.function.bindings or not ev.function.varies(current, at):
+            continue
+        seen.add((current, at))
+        op = ev.function.definition(current)
+        if op.name == "arith.extsi":
+            found.append((op.operands[0], at))
+            stack.append((op.operands[0], at))
+        elif op.name in ("arith.addi", "arith.subi", "arith.muli", "arith.remsi", "arith.remui"):
+            stack += [(v, operand_index(current, v, at)) for v in op.operands]
+        elif op.name in ("tt.expand_dims", "tt.broadcast", "tt.trans"):
+            stack.append((op.operands[0], source_index(op, at, symbolic_bits, symbolic_add)))
+    return found
 
 
 def lane_pattern(ev: Evaluator, value: Value, index: Index) -> tuple[int, ...] | None:
     """The constants by which an integer or pointer tile differs from lane to lane; None where unknown, () for none."""
+    return _lane_pattern(ev, value, index, {})
+
+
+_Patterns = dict[Root, "tuple[int, ...] | None"]
+
+
+def _lane_pattern(ev: Evaluator, value: Value, index: Index, known: _Patterns) -> tuple[int, ...] | None:
+    """Each value behind is asked once: sums may share their operands in every step of a long chain."""
+    if (value, index) not in known:
+        known[value, index] = _find_lane_pattern(ev, value, index, known)
+    return known[value, index]
+
+
+def _find_lane_pattern(ev: Evaluator, value: Value, index: Index, known: _Patterns) -> tuple[int, ...] | None:
     if not ev.function.varies(value, index):
         return ()
     if value in ev.function.bindings:
         return None
     op = ev.function.definition(value)
     if op.name in SHAPE_OPS:
-        return lane_pattern(ev, op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))
+        return _lane_pattern(ev, op.operands[0], source_index(op, index, symbolic_bits, symbolic_add), known)
     if op.name == "tt.make_range":
         return index[0].pattern
     if op.name in ("arith.extsi", "arith.remsi", "arith.remui"):
-        return lane_pattern(ev, op.operands[0], operand_index(value, op.operands[0], index))
+        return _lane_pattern(ev, op.operands[0], operand_index(value, op.operands[0], index), known)
     if op.name in ("arith.addi", "arith.subi", "tt.addptr", "arith.muli"):
-        a, c = (lane_pattern(ev, v, operand_index(value, v, index)) for v in op.operands)
+        a, c = (_lane_pattern(ev, v, operand_index(value, v, index), known) for v in op.operands)
         if a is None or c is None:
             return None
         if op.name == "arith.muli":

@@ -8,6 +8,7 @@ store.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ..ir.tile import Op, Value
 from ..ir.types import Scalar, element_of, shape_of
@@ -17,7 +18,7 @@ Strides = tuple[int, ...]  # elements from one index to the next, a dimension
 
 def is_injective(pointers: Value, made_by: Mapping[Value, Op]) -> bool:
     """No two elements point to the same place, whatever the arguments."""
-    strides = _strides(pointers, made_by)
+    strides = _Finder(made_by).strides(pointers)
     if strides is None:
         return False
     reach = 1  # elements between the lowest and the highest place so far, and one more
@@ -28,47 +29,61 @@ def is_injective(pointers: Value, made_by: Mapping[Value, Op]) -> bool:
     return True
 
 
-def _strides(value: Value, made_by: Mapping[Value, Op]) -> Strides | None:
-    """How far an integer or pointer tile moves along each of its dimensions; None where that is not one constant."""
-    shape = shape_of(value.type)
-    if not shape:
-        return ()
-    op = made_by.get(value)
-    if op is None:
-        return None
-    if op.name == "tt.splat" or (op.name == "arith.constant" and op.attributes["value"].is_splat):
-        return (0,) * len(shape)
-    if op.name == "tt.make_range":
-        return (1,)
-    if op.name in ("tt.addptr", "arith.addi", "arith.subi"):
-        left, right = (_strides(v, made_by) for v in op.operands)
-        if left is None or right is None:
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    made_by: Mapping[Value, Op]
+    known: dict[Value, Strides | None] = field(default_factory=dict)
+
+    def strides(self, value: Value) -> Strides | None:
+        """How far a tile of integers or pointers moves along each dimension; None where that is not one constant."""
+        if value not in self.known:
+            self.known[value] = self._find(value)
+        return self.known[value]
+
+    def _find(self, value: Value) -> Strides | None:
+        shape = shape_of(value.type)
+        if not shape:
+            return ()
+        op = self.made_by.get(value)
+        if op is None:
             return None
-        sign = -1 if op.name == "arith.subi" else 1
-        return tuple(a + sign * b for a, b in zip(left, right, strict=True))
-    if op.name == "arith.muli":
-        return _product(op, made_by)
-    if op.name not in ("arith.extsi", "tt.expand_dims", "tt.broadcast", "tt.trans"):
+        if op.name == "tt.splat" or (op.name == "arith.constant" and op.attributes["value"].is_splat):
+            return (0,) * len(shape)
+        if op.name == "tt.make_range":
+            return (1,)
+        if op.name in ("tt.addptr", "arith.addi", "arith.subi"):
+            left, right = (self.strides(v) for v in op.operands)
+            if left is None or right is None:
+                return None
+            sign = -1 if op.name == "arith.subi" else 1
+            return tuple(a + sign * b for a, b in zip(left, right, strict=True))
+        if op.name == "arith.muli":
+            return self._product(op)
+        if op.name in ("arith.extsi", "tt.expand_dims", "tt.broadcast", "tt.trans"):
+            source = self.strides(op.operands[0])
+            return source and _moved(op, source)
         return None
-    source = _strides(op.operands[0], made_by)
-    if source is None or op.name == "arith.extsi":
-        return source
+
+    def _product(self, op: Op) -> Strides | None:
+        for tile, factor in (op.operands, op.operands[::-1]):
+            by = _constant(factor, self.made_by)
+            strides = self.strides(tile)
+            if by is not None and strides is not None:
+                return tuple(s * by for s in strides)
+        return None
+
+
+def _moved(op: Op, source: Strides) -> Strides:
+    """The strides of the result of a shape op (or a sign extension)."""
     if op.name == "tt.expand_dims":
         axis = op.attributes["axis"]
         return (*source[:axis], 0, *source[axis:])
     if op.name == "tt.trans":
         return tuple(source[d] for d in op.attributes["order"])
-    extents = shape_of(op.operands[0].type)
-    return tuple(0 if extent == 1 else s for s, extent in zip(source, extents, strict=True))
-
-
-def _product(op: Op, made_by: Mapping[Value, Op]) -> Strides | None:
-    for tile, factor in (op.operands, op.operands[::-1]):
-        by = _constant(factor, made_by)
-        strides = _strides(tile, made_by)
-        if by is not None and strides is not None:
-            return tuple(s * by for s in strides)
-    return None
+    if op.name == "tt.broadcast":
+        extents = shape_of(op.operands[0].type)
+        return tuple(0 if extent == 1 else s for s, extent in zip(source, extents, strict=True))
+    return source
 
 
 def _constant(value: Value, made_by: Mapping[Value, Op]) -> int | None:

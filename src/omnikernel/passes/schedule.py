@@ -234,14 +234,17 @@ class _Scheduler:
 
     def _elementwise_path(self, value: Value, sink: Op) -> bool:
         """Every way from value to the sink keeps each element at its place."""
-        for user in self.users[value]:
-            if user is sink:
+        seen: set[Op] = set()
+        stack = [*self.users[value]]
+        while stack:
+            user = stack.pop()
+            if user is sink or user in seen:
                 continue
+            seen.add(user)
             if is_lazy(user) and any(sink in self.sinks.get(r, ()) for r in user.results):
                 if SCHEMA[user.name].kind == "shape" or user.name == "tt.load":
                     return False
-                if not all(self._elementwise_path(r, sink) for r in user.results):
-                    return False
+                stack.extend(u for r in user.results for u in self.users[r])
         return True
 
 
