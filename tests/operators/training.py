@@ -1,7 +1,7 @@
 """Twenty steps of gradient descent on the example transformer, in torch or JAX."""
 
 import numpy as np
-from operators.block import Functions, Sizes, data, loss, parameters
+from operators.block import OURS, Functions, Sizes, data, loss, parameters
 
 RATE = 0.5
 
@@ -18,7 +18,7 @@ def plain_torch():
     )
 
 
-def torch_step(compiled=False, use=None, sizes=None):
+def torch_step(compiled=False, use=OURS, sizes=None):
     """A function that makes one step and returns the loss."""
     import torch
 
