@@ -146,7 +146,7 @@ def heads(x):
     return count
 
 
-TILE = {"ROWS": 32, "COLUMNS": 32}
+TILE = {"ROWS": 64, "COLUMNS": 64}
 
 
 @omnikernel.op("operators::attention")

@@ -183,6 +183,7 @@ class TorchBinding:
         tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
         self.lib.define(self.short + op.schema.torch(), tags=tags)
         self.overload: Any = getattr(getattr(torch.ops, self.namespace), self.short).default
+        self.plain_count = -1 if any(p.keyword_only for p in op.schema.params) else len(op.schema.params)
         self.lib.impl(self.short, self.eager, "CompositeExplicitAutograd")
         self.lib._register_fake(self.short, self.fake)
         self._register_version_bump()
@@ -219,14 +220,15 @@ class TorchBinding:
     def eager(self, *args: Any, **kwargs: Any) -> Any:
         """Real tensors: run the function and its launches."""
         op = self.op
-        bound = op.schema.bind(args, kwargs)
+        bound = args if not kwargs and len(args) == self.plain_count else op.schema.bind(args, kwargs)
         copied: list[tuple[Any, Any]] = []
         values, named, device = _wrap(op, bound, copied)
         if device.type == "meta":
             return self.fake(*args, **kwargs)
         run = TorchRun(op.checker, device)
-        results = results_of(op.schema, call(op.function, run, values, named))
-        _check_memory(op, bound, results)
+        returned = call(op.function, run, values, named)
+        results = results_of(op.schema, returned)
+        _check_memory(op, bound, returned, results)
         op.check_wrote(run)
         for target, dense in copied:
             target.copy_(dense)
@@ -335,8 +337,10 @@ def packed(op: Operator, results: tuple[Any, ...]) -> Any:
     return results[0] if op.schema.single else results if results else None
 
 
-def _check_memory(op: Operator, bound: Sequence[Any], results: Sequence[Any]) -> None:
+def _check_memory(op: Operator, bound: Sequence[Any], returned: Any, results: Sequence[Any]) -> None:
     """A result that the function made by other means than `empty` may still be a view of an input."""
+    if all(isinstance(item, TorchArray) for item in (returned if isinstance(returned, (tuple, list)) else (returned,))):
+        return
     inputs = {}
     for param, value in zip(op.schema.params, bound, strict=True):
         for item in value if isinstance(value, (tuple, list)) else (value,):
@@ -595,7 +599,7 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         if single and type(returned) is TorchArray and returned.source < 0:
             return returned.value
         results = results_of(schema, returned)
-        _check_memory(op, args, results)
+        _check_memory(op, args, returned, results)
         return packed(op, results)
 
     def slow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
