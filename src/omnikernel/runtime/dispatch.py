@@ -93,7 +93,8 @@ def remember(jit_function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], c
         return False
     variants = [_variant(launcher.executable, disjoint) for disjoint in (False, True)]
     debug = bool(sys.modules["triton"].knobs.runtime.debug)
-    stored: bool = table.add(args, kwargs, debug, compiled_kernel, launcher.executable, slots, *variants)
+    cache = _cache_of(jit_function, compiled_kernel)
+    stored: bool = table.add(args, kwargs, debug, compiled_kernel, launcher.executable, slots, *variants, cache)
     return stored
 
 
@@ -123,6 +124,15 @@ def _table(native: ModuleType, jit_function: Any) -> Any:
         defaults = {parameter.name: parameter.default for parameter in parameters if parameter.has_default}
         table = vars(jit_function)[_TABLE] = native.Table(names, constant, defaults)
     return table
+
+
+def _cache_of(jit_function: Any, compiled_kernel: Any) -> dict[Any, Any] | None:
+    """The dict in which Triton keeps the kernel: once that is emptied, a launch compiles anew and tells the listeners."""
+    for kept in getattr(jit_function, "device_caches", {}).values():
+        if any(kernel is compiled_kernel for kernel in kept[0].values()):
+            found: dict[Any, Any] = kept[0]
+            return found
+    return None
 
 
 def _variant(executable: Executable, disjoint: bool) -> tuple[int, int, float]:

@@ -32,6 +32,7 @@ typedef struct {
     PyObject *compiled;   /* what JITFunction.run returns */
     PyObject *executable; /* keeps the code alive; raises on a failed assert */
     PyObject *keep;       /* objects whose address is in the key */
+    PyObject *cache;      /* the dict in which Triton keeps the kernel; NULL: unknown */
     int slots;
     Slot slot[MAX_ARGS];
     Variant variant[2]; /* [1]: no written array overlaps another one */
@@ -41,7 +42,7 @@ static PyTypeObject *table_type, *entry_type;
 static PyObject *knobs_module; /* triton.knobs */
 static int suspended;
 static struct {
-    PyObject *table, *globals, *pre_run, *enter, *leave, *calls, *debug, *inspection, *runtime, *value;
+    PyObject *table, *globals, *pre_run, *enter, *leave, *calls, *debug, *inspection, *runtime, *value, *caches;
 } name;
 
 /* ---- lookup ---- */
@@ -125,6 +126,19 @@ static int same_globals(PyObject *function) {
     }
     Py_XDECREF(used);
     return same;
+}
+
+/* 0 where someone has emptied Triton's caches of the function: the kernel is to be compiled anew. */
+static int still_cached(PyObject *function, const Entry *entry) {
+    if (!entry->cache) return 1;
+    if (PyDict_Size(entry->cache) < 1) return 0;
+    PyObject *caches = PyObject_GetAttr(function, name.caches), *device, *kept;
+    Py_ssize_t at = 0;
+    int cached = 0;
+    while (!cached && caches && PyDict_Check(caches) && PyDict_Next(caches, &at, &device, &kept))
+        cached = PyTuple_Check(kept) && PyTuple_Size(kept) > 0 && PyTuple_GetItem(kept, 0) == entry->cache;
+    Py_XDECREF(caches);
+    return cached;
 }
 
 /* The dict of bound arguments that a grid function gets; NULL with or without an exception. */
@@ -272,7 +286,7 @@ static PyObject *launch_with(Table *table, PyObject *function, PyObject *grid, P
     int debug;
     Entry *entry = NULL;
     if (plain_context(function, &debug) && ok_read_call(table, args, kwargs, debug, &call)) entry = find(table, &call);
-    if (!entry || !same_globals(function) || !fill_slots(entry, &call, slots)) {
+    if (!entry || !same_globals(function) || !still_cached(function, entry) || !fill_slots(entry, &call, slots)) {
         PyErr_Clear();
         return NULL;
     }
@@ -338,7 +352,7 @@ static int read_variant(PyObject *item, Variant *variant) {
 }
 
 static Entry *make_entry(const Call *call, PyObject *compiled, PyObject *executable, PyObject *slots, PyObject *plain,
-                         PyObject *disjoint) {
+                         PyObject *disjoint, PyObject *cache) {
     allocfunc alloc = (allocfunc)PyType_GetSlot(entry_type, Py_tp_alloc);
     Entry *entry = (Entry *)alloc(entry_type, 0);
     if (!entry) return NULL;
@@ -355,24 +369,29 @@ static Entry *make_entry(const Call *call, PyObject *compiled, PyObject *executa
     entry->compiled = compiled;
     Py_INCREF(executable);
     entry->executable = executable;
+    Py_XINCREF(cache);
+    entry->cache = cache;
     return entry;
 }
 
-PyDoc_STRVAR(add_doc, "add(args, kwargs, debug, compiled, executable, slots, plain, disjoint) -> bool\n--\n\n"
+PyDoc_STRVAR(add_doc, "add(args, kwargs, debug, compiled, executable, slots, plain, disjoint, cache=None) -> bool\n--\n\n"
                       "Remember the kernel for calls like this one; False where such a call has no key or no array.\n"
-                      "slots: (source, kind, bits, itemsize, written) each; a variant: (address, arena bytes, cost).");
+                      "slots: (source, kind, bits, itemsize, written) each; a variant: (address, arena bytes, cost); cache:\n"
+                      "the dict in which Triton keeps the kernel, if it is known.");
 
 static PyObject *table_add(PyObject *self, PyObject *arguments) {
     Table *table = (Table *)self;
-    PyObject *args, *kwargs, *compiled, *executable, *slots, *plain, *disjoint;
+    PyObject *args, *kwargs, *compiled, *executable, *slots, *plain, *disjoint, *cache = NULL;
     int debug;
     Call call;
-    if (!PyArg_ParseTuple(arguments, "O!O!pOOO!O!O!", &PyTuple_Type, &args, &PyDict_Type, &kwargs, &debug, &compiled,
-                          &executable, &PyTuple_Type, &slots, &PyTuple_Type, &plain, &PyTuple_Type, &disjoint))
+    if (!PyArg_ParseTuple(arguments, "O!O!pOOO!O!O!|O", &PyTuple_Type, &args, &PyDict_Type, &kwargs, &debug, &compiled,
+                          &executable, &PyTuple_Type, &slots, &PyTuple_Type, &plain, &PyTuple_Type, &disjoint,
+                          &cache))
         return NULL;
+    if (cache && !PyDict_Check(cache)) cache = NULL;
     /* Without an array the active driver decides who runs the kernel, so such calls stay on the stock path. */
     if (!ok_read_call(table, args, kwargs, debug, &call) || call.arrays == 0) Py_RETURN_FALSE;
-    Entry *entry = make_entry(&call, compiled, executable, slots, plain, disjoint);
+    Entry *entry = make_entry(&call, compiled, executable, slots, plain, disjoint, cache);
     if (!entry) return NULL;
     for (int i = 0; i < entry->slots; i++)
         if (entry->slot[i].source >= call.count) {
@@ -481,6 +500,7 @@ static int entry_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(entry->compiled);
     Py_VISIT(entry->executable);
     Py_VISIT(entry->keep);
+    Py_VISIT(entry->cache);
     return 0;
 }
 
@@ -489,6 +509,7 @@ static int entry_drop(PyObject *self) {
     Py_CLEAR(entry->compiled);
     Py_CLEAR(entry->executable);
     Py_CLEAR(entry->keep);
+    Py_CLEAR(entry->cache);
     return 0;
 }
 
@@ -566,6 +587,7 @@ int ok_dispatch_init(PyObject *module) {
             {&name.leave, "launch_exit_hook"},  {&name.calls, "calls"},
             {&name.debug, "debug"},             {&name.inspection, "add_stages_inspection_hook"},
             {&name.runtime, "runtime"},         {&name.value, "value"},
+            {&name.caches, "device_caches"},
         };
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (!(*names[i].where = PyUnicode_InternFromString(names[i].text))) return -1;
