@@ -43,6 +43,8 @@ def _write(record: dict[str, Any]) -> None:
 class _Device(str):
     """A device as torch has it, a name, which finds what Triton keeps under a number."""
 
+    number: int
+
     def __new__(cls, name: str, number: int) -> _Device:
         self = super().__new__(cls, name)
         self.number = number
