@@ -17,6 +17,7 @@ from .lower.kernel import lower_kernel
 from .lower.lanes import Target
 from .passes.alias import find_roots, written_and_read
 from .passes.contract import contract
+from .passes.merge import merge
 from .passes.schedule import schedule
 from .passes.uncarry import uncarry
 from .passes.unscale import unscale
@@ -109,6 +110,8 @@ def compile_kernel(
         verify(kernel, "contract")
     kernel = uncarry(kernel)  # loops carry numbers instead of tiles of pointers
     verify(kernel, "uncarry")
+    kernel = merge(kernel)  # neighbouring reductions share a nest
+    verify(kernel, "merge")
     kernel = unscale(kernel)  # dots of micro-scaled operands become plain ones
     verify(kernel, "unscale")
     roots = find_roots(kernel, options.disjoint)  # which argument each pointer comes from

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from ..ir.tile import Op, Region, Value
-from ..ir.types import Scalar, Tensor, element_of, shape_of
+from ..ir.types import Pointer, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I64, LValue
 from .evaluate import Address, Evaluator, constant_lanes
 from .function import FunctionLowering, statement
@@ -45,18 +45,34 @@ NEUTRAL_FLOAT = {
 }
 
 
-def neutral(op: Op) -> int | None:
-    """The bits of the combine region's neutral element; None where the region is not one operation that has one."""
-    ops = op.regions[0].block.ops if len(op.regions[0].blocks) == 1 else ()
-    if len(ops) != 2 or len(op.results) != 1 or set(ops[0].operands) != set(op.regions[0].block.args):
+def neutral(op: Op) -> list[int] | None:
+    """The bits of each operand's neutral element; None where the region is more than an operation of its own for each."""
+    if len(op.regions[0].blocks) != 1:
         return None
-    element = element_of(op.operands[0].type)
+    block = op.regions[0].block
+    count = len(op.operands)
+    made_by = {inner.results[0]: inner for inner in block.ops[:-1] if len(inner.results) == 1}
+    if len(block.ops) != count + 1:
+        return None
+    found: list[int] = []
+    for k, returned in enumerate(block.terminator.operands):
+        inner = made_by.get(returned)
+        if inner is None or set(inner.operands) != {block.args[k], block.args[count + k]}:
+            return None
+        bits = _neutral_bits(inner.name, element_of(op.operands[k].type))
+        if bits is None:
+            return None
+        found.append(bits)
+    return found
+
+
+def _neutral_bits(name: str, element: Scalar | Pointer) -> int | None:
     if not isinstance(element, Scalar):
         return None
     if element.is_integer:
-        maker = NEUTRAL_INTEGER.get(ops[0].name)
+        maker = NEUTRAL_INTEGER.get(name)
         return maker(element.bits) if maker else None
-    return NEUTRAL_FLOAT.get(ops[0].name, {}).get(element.kind)
+    return NEUTRAL_FLOAT.get(name, {}).get(element.kind)
 
 
 class Combiner:
@@ -184,8 +200,9 @@ class _Reduction:
         if bits is None or one_chunk:
             carried = self.nest.lane_loop(self.index, [], self.step, self.element)
         else:
-            begin = constant_lanes(self.b, self.combine.types[0], bits).wide(self.b)
-            carried = self.nest.lane_loop(self.index, [self.b.splat(begin, self.nest.lanes)], self.step)
+            begin = [constant_lanes(self.b, t, n).wide(self.b) for t, n in zip(self.combine.types, bits, strict=True)]
+            inits = [self.b.splat(v, self.nest.lanes) for v in begin]
+            carried = self.nest.lane_loop(self.index, inits, self.step)
         self.finish(self.combine.halve(self.combine.wrap(carried)))
 
     def along_axis(self) -> None:
