@@ -283,4 +283,4 @@ def test_torch_headers_are_refused() -> None:
     with pytest.raises(
         UnsupportedCuda, match=r"emulated.cu:2: <torch/extension.h> is not available on the CPU; take arrays as ok::V"
     ):
-        make("#include <torch/extension.h>\n")
+        make("#include <torch/extension.h>\n__global__ void k() {}")

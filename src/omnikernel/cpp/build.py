@@ -18,7 +18,7 @@ import stat
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -69,7 +69,7 @@ def folder() -> Path:
 
 
 @cache
-def _headers() -> str:
+def headers() -> str:
     """A hash of our own headers, which every library includes."""
     total = hashlib.sha256()
     for path in sorted((*INCLUDE.rglob("*.h"), *INCLUDE.rglob("*.cpp"))):
@@ -81,16 +81,16 @@ def key(recipe: Recipe, compiler: Compiler) -> str:
     """The content key: equal keys mean the same library. Headers of the user's own count by their content."""
     parts = asdict(recipe)
     parts.pop("originals")  # the sources hold them, line by line
-    parts["included"] = _included(recipe)
-    parts |= {"format": FORMAT, "omnikernel": __version__, "headers": _headers(), "compiler": compiler.version}
+    parts["included"] = included(recipe.includes)
+    parts |= {"format": FORMAT, "omnikernel": __version__, "headers": headers(), "compiler": compiler.version}
     parts |= {"command": compiler.command, "cpu": host_cpu(), "arguments": recipe.arguments()}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:40]
 
 
-def _included(recipe: Recipe) -> dict[str, str]:
+def included(includes: Sequence[str]) -> dict[str, str]:
     """The hash of every header in the user's include folders."""
     found = {}
-    for include in recipe.includes:
+    for include in includes:
         for path in sorted(Path(include).rglob("*")):
             if path.suffix in (".h", ".hpp", ".hh", ".cuh", ".inl", ".inc", "") and path.is_file():
                 found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -103,67 +103,89 @@ def build(recipe: Recipe, compiler: Compiler | None = None) -> Path:
     Raises:
         BuildError: no compiler, an error in the source, no space on the disk.
     """
-    base = folder()
-    compiler = compiler or find_compiler(base)
-    name = key(recipe, compiler)
-    found = entry(base, name)
-    if found is not None:
-        return found
-    try:
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _lock(base / f"{name}.lock") as locked:
-            found = entry(base, name)
-            if found is not None:
-                return found
-            if locked:
-                for orphan in base.glob(f"{name}.*.tmp"):  # of a build that was killed: its lock is ours now
-                    shutil.rmtree(orphan, ignore_errors=True)
-            return _make(recipe, compiler, base, name)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise no_space(recipe.name, base / name) from error
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise
-        _warn(base, error)
-    return entry(_private(), name) or _make(recipe, compiler, _private(), name)
+    chosen = compiler or find_compiler(folder())
 
-
-def entry(base: Path, name: str) -> Path | None:
-    """The library of this key, if it is there, the user's own and as it was written."""
-    try:
-        manifest = json.loads((base / name / "manifest.json").read_bytes())
-        library = base / name / "module.so"
-        about = library.stat()
-        if about.st_uid not in (os.geteuid(), 0) or about.st_mode & 0o022 or not stat.S_ISREG(about.st_mode):
-            return None
-        intact = manifest["key"] == name and manifest["sha256"] == hashlib.sha256(library.read_bytes()).hexdigest()
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return library if intact else None
-
-
-def _make(recipe: Recipe, compiler: Compiler, base: Path, name: str) -> Path:
-    """Build in a folder of its own, then give it its name."""
-    work = Path(tempfile.mkdtemp(prefix=f"{name}.", suffix=".tmp", dir=base))
-    try:
-        for file, text in recipe.originals.items():
-            target = work / file
-            if not Path(file).is_absolute():
-                target.write_text(text)
+    def make(work: Path) -> None:
         units = []
         for index, text in enumerate(recipe.sources.values()):
             units.append(f"unit{index}.cpp")
             (work / units[-1]).write_text(text)
-        _compile(recipe, compiler, work, units)
-        library = work / "module.so"
-        library.chmod(0o700)
-        manifest: dict[str, Any] = {"key": name, "sha256": hashlib.sha256(library.read_bytes()).hexdigest()}
-        manifest |= {"name": recipe.name, "compiler": compiler.version, "flags": recipe.arguments()}
-        (work / "manifest.json").write_text(json.dumps(manifest, indent=1))
-        _rename(work, base / name)
+        _compile(recipe, chosen, work, units)
+
+    about = {"compiler": chosen.version, "flags": recipe.arguments()}
+    return kept(Output(recipe.name, key(recipe, chosen), "module.so", recipe.originals, about), make)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a build leaves: its key, the file that counts, the user's sources to lie beside it, and notes for the manifest."""
+
+    name: str
+    key: str
+    file: str
+    originals: Mapping[str, str]
+    about: Mapping[str, Any]
+
+
+def kept(output: Output, make: Callable[[Path], None]) -> Path:
+    """The file of an entry, from the cache or made now by `make`, which gets an empty folder.
+
+    Raises:
+        BuildError: as `make` does; no space on the disk.
+    """
+    base = folder()
+    found = entry(base, output.key, output.file)
+    if found is not None:
+        return found
+    try:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _lock(base / f"{output.key}.lock") as locked:
+            found = entry(base, output.key, output.file)
+            if found is not None:
+                return found
+            if locked:
+                for orphan in base.glob(f"{output.key}.*.tmp"):  # of a build that was killed: its lock is ours now
+                    shutil.rmtree(orphan, ignore_errors=True)
+            return _make(output, make, base)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise no_space(output.name, base / output.key) from error
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        _warn(base, error)
+    return entry(_private(), output.key, output.file) or _make(output, make, _private())
+
+
+def entry(base: Path, name: str, file: str) -> Path | None:
+    """The file of this key, if it is there, the user's own and as it was written."""
+    try:
+        manifest = json.loads((base / name / "manifest.json").read_bytes())
+        path = base / name / file
+        about = path.stat()
+        if about.st_uid not in (os.geteuid(), 0) or about.st_mode & 0o022 or not stat.S_ISREG(about.st_mode):
+            return None
+        intact = manifest["key"] == name and manifest["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return path if intact else None
+
+
+def _make(output: Output, make: Callable[[Path], None], base: Path) -> Path:
+    """Build in a folder of its own, then give it its name."""
+    work = Path(tempfile.mkdtemp(prefix=f"{output.key}.", suffix=".tmp", dir=base))
+    try:
+        for file, text in output.originals.items():
+            if not Path(file).is_absolute():
+                (work / file).write_text(text)
+        make(work)
+        path = work / output.file
+        path.chmod(0o700)
+        manifest = {"key": output.key, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "name": output.name}
+        (work / "manifest.json").write_text(json.dumps({**manifest, **output.about}, indent=1))
+        _rename(work, base / output.key, output.file)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return base / name / "module.so"
+    return base / output.key / output.file
 
 
 def _compile(recipe: Recipe, compiler: Compiler, work: Path, units: list[str]) -> None:
@@ -182,7 +204,7 @@ def _compile(recipe: Recipe, compiler: Compiler, work: Path, units: list[str]) -
     run_compiler(compiler, [*recipe.arguments(), *objects, *last], work, recipe.name)
 
 
-def _rename(work: Path, target: Path) -> None:
+def _rename(work: Path, target: Path, file: str) -> None:
     """Put the finished folder in place; one that is there already is either as good, or damaged and replaced."""
     for _ in range(3):
         try:
@@ -191,7 +213,7 @@ def _rename(work: Path, target: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            if entry(target.parent, target.name) is not None:
+            if entry(target.parent, target.name, file) is not None:
                 return
             shutil.rmtree(target, ignore_errors=True)
     raise BuildError(f"the damaged entry {target} could not be replaced; delete it")

@@ -18,7 +18,7 @@ from .. import config
 from ..errors import OmnikernelError
 from ..runtime.arrays import ITEMSIZE
 from ..runtime.pool import native, pool
-from . import arguments, build
+from . import arguments, build, gpu
 from .emulation import Emulated, emulate
 from .entries import translation_unit
 from .places import located
@@ -259,15 +259,33 @@ class Module:
     def __init__(self, sources: Sequence[Source], settings: Settings, explicit: Explicit) -> None:
         self._settings = settings
         self._sources = tuple(sources)
-        self._emulated = {s.file: emulate(s.text, s.file) if s.is_cuda else None for s in sources}
         self._functions = _declared(sources, explicit)
         everything = [f for found in self._functions.values() for f in found]
         if not everything:
             raise SignatureError(f"module {settings.name!r}: {_nothing(sources)}")
-        self._library = Library(build.build(self._recipe()))
-        self._attributes: dict[str, Kernel | CFunction] = {
-            f.name: Kernel(self, f) if f.is_kernel else CFunction(self._library, f) for f in everything
+        self._cpu: Library | None = None
+        self._gpu = {
+            function.name: source
+            for file in sources
+            if file.is_cuda
+            for source in [_gpu_source(file, settings, self._functions[file.file])]
+            for function in self._functions[file.file]
         }
+        if not gpu.available() or any(not source.is_cuda for source in sources):
+            self._library()
+        else:  # errors of the source are to be seen now, not at the first launch
+            for source in {id(source): source for source in self._gpu.values()}.values():
+                source.compile(0)
+        self._attributes: dict[str, Kernel | CFunction] = {
+            f.name: Kernel(self, f) if f.is_kernel else CFunction(self._library(), f) for f in everything
+        }
+
+    def _library(self) -> Library:
+        """The library for the CPU, built when first needed."""
+        if self._cpu is None:
+            self._emulated = {s.file: emulate(s.text, s.file) if s.is_cuda else None for s in self._sources}
+            self._cpu = Library(build.build(self._recipe()))
+        return self._cpu
 
     def _recipe(self) -> build.Recipe:
         settings = self._settings
@@ -290,12 +308,17 @@ class Module:
         )
 
     def _launch(self, function: Function, launch: Launch, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        packed = arguments.pack(function, arguments.bind(function, args, kwargs))
+        bound = arguments.bind(function, args, kwargs)
+        device = next((found for found in map(gpu.device_of, bound) if found is not None), None)
+        if device is not None:
+            self._gpu[function.name].launch(function, launch, bound, device)
+            return
+        packed = arguments.pack(function, bound)
         if 0 in launch.grid:
             return
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         values = [*packed.slots, *launch.block, launch.shared_bytes]
-        self._library.run(function, values, launch.grid, threads, threads * _NS_PER_THREAD)
+        self._library().run(function, values, launch.grid, threads, threads * _NS_PER_THREAD)
 
     def __getattr__(self, name: str) -> Kernel | CFunction:
         attributes = self.__dict__.get("_attributes", {})
@@ -310,6 +333,15 @@ class Module:
 
     def __repr__(self) -> str:
         return f"<omnikernel module {self._settings.name!r}: {', '.join(sorted(self._attributes))}>"
+
+
+def _gpu_source(source: Source, settings: Settings, kernels: Sequence[Function]) -> gpu.GpuSource:
+    own = {k: v for k, v in (settings.macros or {}).items() if k != "OK_STACK_BYTES"}
+    flags, includes = settings.cuda_flags, settings.includes
+    recipe = gpu.GpuRecipe(
+        settings.name, source.file, source.text, tuple(kernels), 32, 0, flags, includes, own, settings.checked
+    )
+    return gpu.GpuSource(recipe)
 
 
 def _declared(sources: Sequence[Source], explicit: Explicit) -> dict[str, list[Function]]:
