@@ -529,3 +529,72 @@ def test_dot_shapes_and_types(m: int, n: int, k: int, source: Any, out: Any) -> 
         return {"x": x, "w": w, "y": np.zeros(m * n, kind), "M": m, "N": n, "K": k, "OUT": out}
 
     check(dot_kinds, make, expect)
+
+
+@triton.jit
+def loaded_then_moved(idx, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at = tl.load(idx + i)
+    p = y + tl.load(idx + N - 1 - i)
+    for k in range(n):
+        tl.store(idx + at, at * 0 + k)
+        tl.store(p, at.to(tl.float32))
+        at += 1
+        p += N
+    tl.store(idx + at, at)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_indices_loaded_before_a_loop_that_overwrites_them(n: int) -> None:
+    N = 32
+    order = np.random.default_rng(4).permutation(N).astype(np.int32)
+
+    def expect(a: dict[str, Any]) -> None:
+        at, p = order.copy(), order[::-1].copy()
+        for k in range(n):
+            a["idx"][at] = k
+            a["y"][p] = at
+            at, p = at + 1, p + N
+        a["idx"][at] = at
+
+    def make() -> dict[str, Any]:
+        return {"idx": np.concatenate([order, order]), "y": np.zeros(4 * N, np.float32), "n": n, "N": N}
+
+    check(loaded_then_moved, make, expect)
+
+
+@triton.jit
+def while_carries_all(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    p = x + i
+    a = tl.load(p)
+    b = a * 0
+    k = n
+    while (k > 0) & (tl.sum(b, 0) < 10000.0):
+        a, b = tl.load(p) + b, tl.flip(a, 0)
+        tl.store(p, b)
+        p += N
+        if k % 2 == 0:
+            k -= 3
+        else:
+            k += 1
+    tl.store(y + i, a)
+    tl.store(y + N + i, b)
+    tl.store(y + 2 * N + i, tl.load(p))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7])
+def test_while_that_carries_pointers_and_tiles(n: int) -> None:
+    N = 32
+
+    def expect(q: dict[str, Any]) -> None:
+        x = q["x"].reshape(-1, N)
+        a, b, k, p = x[0].copy(), x[0] * 0, n, 0
+        while k > 0 and b.sum() < 10000:
+            a, b = x[p] + b, a[::-1].copy()
+            x[p] = b
+            p += 1
+            k += -3 if k % 2 == 0 else 1
+        q["y"][:] = np.concatenate([a, b, x[p]])
+
+    check(while_carries_all, lambda: {"x": ramp(N * 16), "y": np.zeros(3 * N, np.float32), "n": n, "N": N}, expect)
