@@ -22,7 +22,10 @@ NO_SUCH_STAGE: Rows = (
 )
 
 REFUSED: Rows = (
-    (r"test_int_annotation\[False-1\]", "passes 3 for a parameter annotated as one bit: an error here, the low bit on a GPU"),
+    (
+        r"test_int_annotation\[False-1\]",
+        "passes 3 for a parameter annotated as one bit: an error here, the low bit on a GPU",
+    ),
     (r"tl\.extra\.cuda\.num_threads\(\) has no meaning", "a program is one thread: `num_threads` has no meaning"),
 )
 
