@@ -28,9 +28,16 @@ def _adapt_interpreter(module: ModuleType) -> None:
     install(module)
 
 
+def _adapt_ahead_of_time(module: ModuleType) -> None:
+    from . import aoti
+
+    aoti.install(module)
+
+
 _AFTER: dict[str, Callable[[ModuleType], None]] = {
     "triton.testing": _adapt_launches,
     "triton.runtime.interpreter": _adapt_interpreter,
+    "torch._inductor.runtime.triton_heuristics": _adapt_ahead_of_time,
 }
 
 
