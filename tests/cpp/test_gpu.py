@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import cuda_cases
-import numpy as np
 import pytest
 from cuda_cases import CASES, FOLDER
 
@@ -102,7 +101,7 @@ def stale(stream: Any, launch_on: Any, tries: int) -> int:
     with torch.cuda.stream(stream):
         x = torch.zeros(n, device="cuda")
         for turn in range(1, tries + 1):
-            torch.cuda._sleep(200_000)
+            torch.cuda._sleep(2_000_000)
             x.fill_(turn)
             mod.add.configure((n + 255) // 256, 256, stream=launch_on)(x, zero, out)
             if launch_on is not None:
@@ -160,12 +159,26 @@ def test_arrays_on_two_devices_are_refused() -> None:
 
 
 @needs_gpu
+@pytest.mark.jax
+def test_a_jax_array_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = torch_cuda()
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax = pytest.importorskip("jax")
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX sees no GPU")
+    mod = omnikernel.load_inline("streams", cuda_source=ADD)
+    a, out = jax.numpy.arange(100, dtype="float32"), torch.zeros(100, device="cuda")
+    mod.add[1, 128](a, a, out)
+    assert out.tolist() == [2.0 * i for i in range(100)]
+
+
+@needs_gpu
 def test_launches_that_the_driver_refuses() -> None:
     torch = torch_cuda()
     mod = omnikernel.load_inline("streams", cuda_source=ADD)
     a = torch.ones(10, device="cuda")
     with pytest.raises(CudaError, match=r"^kernel 'add': CUDA error \d+: CUDA_ERROR"):
-        mod.add[1, 32, 232448](a, a, a)
+        mod.add.configure(1 << 20, 1024, cooperative=True)(a, a, a)
 
 
 @needs_gpu

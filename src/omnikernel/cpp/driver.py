@@ -82,6 +82,8 @@ def nvrtc() -> Any:
 
 
 @cache
-def include_folder() -> Path | None:
-    """The folder of cuda_fp16.h."""
-    return next((root / "include" for root in _roots() if (root / "include" / "cuda_fp16.h").exists()), None)
+def include_folders() -> tuple[Path, ...]:
+    """The folders of cuda_fp16.h and of nv/target, which it includes."""
+    wanted = (("include", "cuda_fp16.h"), ("include/cccl", "nv/target"), ("include", "nv/target"))
+    found = [next((root / sub for root in _roots() if (root / sub / file).exists()), None) for sub, file in wanted]
+    return tuple(dict.fromkeys(folder for folder in found if folder is not None))

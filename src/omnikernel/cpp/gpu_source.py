@@ -20,7 +20,7 @@ from typing import Any
 
 from .. import __version__
 from . import build
-from .driver import include_folder, nvrtc
+from .driver import include_folders, nvrtc
 from .entries import spelled
 from .source import Function, Type, definitions
 from .tokens import matching, tokenize
@@ -169,8 +169,7 @@ def _version() -> str:
 
 
 def _folders(recipe: GpuRecipe) -> list[str]:
-    cuda = include_folder()
-    return [f"-I{INCLUDE}", *([f"-I{cuda}"] if cuda is not None else []), *(f"-I{i}" for i in recipe.includes)]
+    return [f"-I{folder}" for folder in (INCLUDE, *include_folders(), *recipe.includes)]
 
 
 def _by_nvrtc(recipe: GpuRecipe, text: str) -> bytes:
