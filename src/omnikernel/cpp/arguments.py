@@ -127,6 +127,11 @@ def _array(parameter: Parameter, value: Any, look: Any, where: Where) -> ArrayVi
     return found
 
 
+def names_of(dtype: str) -> str:
+    """NumPy's name of a dtype of Triton's."""
+    return _NAMES[dtype]
+
+
 def expected_array(type_: Type) -> str:
     """The array that a parameter takes, in words."""
     dtype = _NAMES[type_.dtype] if type_.dtype else "any dtype"

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..runtime.pool import native, pool
 from . import arguments, build, gpu
 from .emulation import Emulated, emulate
 from .entries import translation_unit
+from .operators import Launchable, LinkedEntry, current_run, refuse_result
 from .places import located
 from .source import Function, SignatureError, functions
 
@@ -72,6 +74,7 @@ class CFunction:
         self.__name__ = function.name
         self.__doc__ = str(function)
         self._library = library
+        self._launchable = Launchable(function, self._run, self._link, lambda: library.path.parent.name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it; the result is a number or None.
@@ -80,11 +83,22 @@ class CFunction:
             ArgumentTypeError, ArgumentValueError: an argument that does not fit the signature.
             KernelError: the function threw.
         """
+        run = current_run()
+        if run is not None:
+            refuse_result(self.signature)
+            return run.launch(self._launchable, None, args, kwargs)
+        return self._run(None, args, kwargs)
+
+    def _run(self, grid: None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         function = self.signature
         packed = arguments.pack(function, arguments.bind(function, args, kwargs))
         result = ctypes.c_uint64(0)
         self._library.run(function, [*packed.slots, ctypes.addressof(result)], (1, 1, 1), 0, 1.0)
         return _number(function, result.value)
+
+    def _link(self, grid: None) -> LinkedEntry:
+        refuse_result(self.signature)
+        return LinkedEntry(self._library.entry(self.signature)[0], 64, 0.0, (1, 1, 1), (0,))
 
     def __repr__(self) -> str:
         return f"<{self.signature}>"
@@ -110,6 +124,23 @@ class Kernel:
         self.__name__ = function.name
         self.__doc__ = str(function)
         self._module = module
+        self.arg_names = [parameter.name for parameter in function.parameters]
+        self._launchable = Launchable(function, self._run, self._link, module._identity)
+
+    def _run(self, shape: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        shape = shape if isinstance(shape, Launch) else self._shape(*shape)
+        self._module._launch(self.signature, shape, args, kwargs)
+
+    def _link(self, grid: Any) -> LinkedEntry:
+        shape = grid if isinstance(grid, Launch) else self._shape(*grid)
+        threads = prod(shape.block)
+        address, scratch = self._module._library().entry(self.signature)
+        slots = (*shape.block, shape.shared_bytes)
+        return LinkedEntry(address, scratch * (threads + 1) + 64, threads * _NS_PER_THREAD, shape.grid, slots)
+
+    def compile_for(self, args: Sequence[Any], kwargs: Mapping[str, Any], grid: Any) -> Any:
+        """For `omnikernel.jax.triton_call(..., kernel=mod.kernel, grid=(grid, block))`."""
+        return self._launchable.compile_for(args, kwargs, grid)
 
     def __getitem__(self, launch: Any) -> Callable[..., None]:
         parts = launch if isinstance(launch, tuple) else (launch,)
@@ -142,6 +173,28 @@ class Kernel:
         Raises:
             ValueError: dimensions that no launch has.
         """
+        given = (grid, block, shared_bytes, stream, cluster, cooperative)
+        # While an operator's function is traced the numbers may be symbols: looked at where they are numbers.
+        shape = self._shape(*given) if current_run() is None else given
+
+        def launch(*args: Any, **kwargs: Any) -> None:
+            run = current_run()
+            if run is not None:
+                run.launch(self._launchable, shape, args, kwargs)
+            else:
+                self._run(shape, args, kwargs)
+
+        return launch
+
+    def _shape(
+        self,
+        grid: Dims,
+        block: Dims,
+        shared_bytes: int = 0,
+        stream: Any = None,
+        cluster: Dims | None = None,
+        cooperative: bool = False,
+    ) -> Launch:
         where = f"kernel {self.__name__!r}"
         grid3 = _dims(grid, f"{where}: grid", (2**31 - 1, 65535, 65535), 0)
         block3 = _dims(block, f"{where}: block", (1024, 1024, 64), 1)
@@ -149,19 +202,8 @@ class Kernel:
             raise ValueError(f"{where}: a block has at most {_MAX_THREADS} threads, got {block3}")
         if not 0 <= shared_bytes <= _MAX_SHARED:
             raise ValueError(f"{where}: shared_bytes is from 0 to {_MAX_SHARED}, got {shared_bytes}")
-        shape = Launch(
-            grid3,
-            block3,
-            shared_bytes,
-            stream,
-            None if cluster is None else _dims(cluster, f"{where}: cluster", (16, 16, 16), 1),
-            cooperative,
-        )
-
-        def launch(*args: Any, **kwargs: Any) -> None:
-            self._module._launch(self.signature, shape, args, kwargs)
-
-        return launch
+        clusters = None if cluster is None else _dims(cluster, f"{where}: cluster", (16, 16, 16), 1)
+        return Launch(grid3, block3, shared_bytes, stream, clusters, cooperative)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(f"kernel {self.__name__!r} needs a grid and a block: {self.__name__}[grid, block](...)")
@@ -202,7 +244,7 @@ class Library:
         self._library.ok_set_pool(_pool_address())
         self._entries: dict[str, tuple[int, int]] = {}
 
-    def _entry(self, function: Function) -> tuple[int, int]:
+    def entry(self, function: Function) -> tuple[int, int]:
         """The address of the entry, and the scratch that a thread of a block needs."""
         found = self._entries.get(function.name)
         if found is None:
@@ -219,7 +261,7 @@ class Library:
         Raises:
             KernelError: what it reported, with the block where it is a kernel.
         """
-        address, scratch = self._entry(function)
+        address, scratch = self.entry(function)
         report = _Report(2**63 - 1, b"\0", b"")
         packed = (ctypes.c_uint64 * (len(values) + 1))(*values, ctypes.addressof(report))
         failure = pool().run(address, bytes(packed), grid, scratch * (threads + 1) + 64, cost)
@@ -286,6 +328,9 @@ class Module:
             self._emulated = {s.file: emulate(s.text, s.file) if s.is_cuda else None for s in self._sources}
             self._cpu = Library(build.build(self._recipe()))
         return self._cpu
+
+    def _identity(self) -> str:
+        return self._library().path.parent.name
 
     def _recipe(self) -> build.Recipe:
         settings = self._settings

@@ -144,7 +144,7 @@ class Checker:
         values = [plain(arg) for arg in args]
         compiled = kernel.warmup(*values, grid=grid, **{name: plain(value) for name, value in kwargs.items()})
         for one in compiled if isinstance(compiled, (list, tuple)) else (compiled,):
-            if hasattr(one, "metadata"):  # the interpreter compiles nothing
+            if hasattr(one, "metadata") or hasattr(one, "written_positions"):  # the interpreter compiles nothing
                 self.written(one, kernel, args, kwargs)
         self.seen[id(kernel)] = kernel
 
@@ -157,7 +157,8 @@ class Checker:
         positions = self._written.get(compiled)
         if positions is None:
             known = hasattr(compiled, "metadata")
-            positions = self._written[compiled] = written_arguments(compiled, kernel) if known else ()
+            positions = written_arguments(compiled, kernel) if known else getattr(compiled, "written_positions", ())
+            self._written[compiled] = positions
         found = _NOTHING
         for position, name in positions:
             array = args[position] if position < len(args) else kwargs.get(name)

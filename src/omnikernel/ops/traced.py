@@ -66,6 +66,9 @@ def compile_for(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gri
     Raises:
         ArgumentTypeError, ArgumentValueError: a kernel, grid or argument that cannot be used here.
     """
+    if hasattr(kernel, "compile_for"):  # C++ and CUDA C++
+        own: Compiled = kernel.compile_for(args, kwargs, grid)
+        return own
     kernel, named = _chosen(kernel, list(args), dict(kwargs), grid)
     names = list(kernel.arg_names)
     if len(args) > len(names):
