@@ -36,7 +36,7 @@ from conformance_table import GPU_ONLY, NO_SUCH_STAGE, REFUSED, REMAINING
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "conformance.md"
-FILES = ("language", "runtime")
+FOLDERS = (".", "language", "runtime")
 CHUNK = 400
 
 
@@ -316,7 +316,7 @@ def main() -> int:
     if not tests.is_dir():
         print(f"{options.checkout}: no python/test in it; expected a checkout of Triton {triton.__version__}")
         return 2
-    found = sorted(path for folder in FILES for path in (tests / "unit" / folder).glob("test_*.py"))
+    found = sorted(path for folder in FOLDERS for path in (tests / "unit" / folder).glob("test_*.py"))
     paths = [str(path.relative_to(tests)) for path in found if any(part in str(path) for part in options.only)]
     with tempfile.TemporaryDirectory(prefix="conformance-") as scratch, ThreadPoolExecutor(options.workers) as pool:
         place = Place(tests, Path(scratch), options.limit)

@@ -92,6 +92,7 @@ def _answer_for_the_cpu() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "forked: upstream runs this test in a process of its own")
     config.addinivalue_line("markers", f"{_INTERPRETER}: upstream says that its interpreter runs this test")
     _answer_for_the_cpu()
 
@@ -115,10 +116,13 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Any:
+    import triton
+
     outcome = _Outcome()
     item.config.stash[_KEY] = outcome
     _write({"start": item.nodeid})
     yield
+    triton.knobs.refresh_knobs()  # some tests leave them as an environment had them that is no more
     _write({"end": item.nodeid, "kind": outcome.kind, "error": outcome.error, "text": outcome.text[-4000:]})
 
 

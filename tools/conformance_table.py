@@ -11,6 +11,8 @@ Rows = tuple[tuple[str, str], ...]
 GPU_ONLY: Rows = (
     (r"test_compile_errors\.py::test_fp8_support\[dtype[1-9]", "expects that an unknown device has no fp8 but e5m2"),
     (r"test_core\.py::test_pointer_arguments", "asks that a GPU launch refuses CPU memory"),
+    (r"unit/test_perf_warning\.py::", "looks for remarks of a GPU pass pipeline"),
+    (r"unit/test_link\.py::", "links GPU bitcode libraries; the kernels themselves run"),
     (r"test_reproducer\.py::", "looks for the reproducer of a GPU pass pipeline"),
     (
         r"test_subprocess\.py::test_print\[device_print_scalar-",
@@ -30,4 +32,10 @@ REFUSED: Rows = (
     (r"tl\.extra\.cuda\.num_threads\(\) has no meaning", "a program is one thread: `num_threads` has no meaning"),
 )
 
-REMAINING: Rows = ()
+REMAINING: Rows = (
+    (
+        r"test_scaled_dot\[",
+        "terms that cancel to less than 1/50,000 of the largest: f32 sums in torch's order and in ours differ by more than "
+        "the test's 1 %, each within f32's rounding of the exact value",
+    ),
+)

@@ -35,8 +35,8 @@ class OptionValueError(OmnikernelError, ValueError, AssertionError):
     """A launch option out of its range; an `AssertionError` too, because Triton's GPU backends raise that."""
 
 
-class DeviceAssertionError(OmnikernelError, AssertionError):
-    """A `tl.device_assert` of the kernel failed."""
+class DeviceAssertionError(OmnikernelError, AssertionError, RuntimeError):
+    """A `tl.device_assert` of the kernel failed; a `RuntimeError` too, because torch raises that for one on a GPU."""
 
 
 class CorruptArtefact(OmnikernelError):

@@ -166,7 +166,9 @@ class Executable:
         asserts = self.artefact.asserts
         message = asserts[code - 1] if 0 < code <= len(asserts) else f"assert number {code}"
         x, y, z = program
-        raise DeviceAssertionError(f"kernel {self.name!r}, program ({x}, {y}, {z}): device_assert failed: {message}")
+        raise DeviceAssertionError(
+            f"kernel {self.name!r}, program ({x}, {y}, {z}): device-side assert failed: {message}"
+        )
 
 
 def _may_overlap(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:

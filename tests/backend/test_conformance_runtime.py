@@ -1,4 +1,4 @@
-"""Emptying Triton's caches of a function means that its next launch goes through Triton again."""
+"""What Triton's own runtime tests take for granted: what emptied caches mean, and what a failed assert raises."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ pytestmark = pytest.mark.skipif("cpu" not in triton.backends.backends, reason="t
 @triton.jit
 def fill(x, value, N: tl.constexpr):
     tl.store(x + tl.arange(0, N), value)
+
+
+@triton.jit
+def asserts(x):
+    tl.device_assert(tl.load(x) == 1, "not one")
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, AssertionError])
+def test_a_failed_assert_is_what_torch_raises_for_one(kind: type[Exception]) -> None:
+    asserts[(1,)](np.ones(1, np.int32), debug=True)
+    with pytest.raises(kind, match="device-side assert .*not one"):
+        asserts[(1,)](np.zeros(1, np.int32), debug=True)
 
 
 def clear_all(kernel: Any) -> None:
