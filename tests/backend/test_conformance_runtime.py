@@ -26,7 +26,7 @@ def asserts(x):
 @pytest.mark.parametrize("kind", [RuntimeError, AssertionError])
 def test_a_failed_assert_is_what_torch_raises_for_one(kind: type[Exception]) -> None:
     asserts[(1,)](np.ones(1, np.int32), debug=True)
-    with pytest.raises(kind, match="device-side assert .*not one"):
+    with pytest.raises(kind, match=r"device-side assert .*not one"):
         asserts[(1,)](np.zeros(1, np.int32), debug=True)
 
 
