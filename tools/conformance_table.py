@@ -15,8 +15,8 @@ GPU_ONLY: Rows = (
     (r"unit/test_link\.py::", "links GPU bitcode libraries; the kernels themselves run"),
     (r"test_reproducer\.py::", "looks for the reproducer of a GPU pass pipeline"),
     (
-        r"test_subprocess\.py::test_print\[device_print_scalar-",
-        "a GPU prints a scalar once a thread, here once a program",
+        r"test_subprocess\.py::test_print\[(device_print_scalar|no_arg_print|print_no_arg)-",
+        "a GPU prints a scalar or a text once a thread, here once a program",
     ),
 )
 
