@@ -43,7 +43,9 @@ def test_two_processes(tmp_path):
     command = [sys.executable, "-c", WORKER]
     store = str(tmp_path / "store")
     runs = [
-        subprocess.Popen([*command, str(rank), store], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, str(rank), store], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         for rank in (0, 1)
     ]
     for run in runs:

@@ -143,8 +143,9 @@ def _slot(index: int, parameter: Parameter, position: int) -> str:
         return f"    slots[{index}] = *(const uint8_t *){argument} != 0;"
     if type_.is_integer:
         return f"    slots[{index}] = (uint64_t)*(const int64_t *){argument};"
-    size = {"f32": 4, "f64": 8}[type_.kind]
-    return f"    memcpy(&slots[{index}], {argument}, {size});"
+    if type_.kind == "f64":  # Inductor declares a Python float as fp64 and yet hands over a float
+        return f"    {{ double v = *(const float *){argument}; memcpy(&slots[{index}], &v, 8); }}"
+    return f"    memcpy(&slots[{index}], {argument}, 4);"
 
 
 def _link(name: str, content: bytes, *options: str) -> bytes:
