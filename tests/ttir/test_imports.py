@@ -26,6 +26,7 @@ ROWS = (
         "info",
         "frontend",
         "ops",
+        "inductor",
         "check",
         "verify",
         "backend",
