@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .cpp.module import load, load_inline
+    from .cpp.loading import load, load_inline
     from .ops.arrays import Array, DType, empty, empty_like, zeros, zeros_like
     from .ops.declare import Operator, op
     from .ops.formula import namespace, vjp_of
@@ -29,8 +29,8 @@ _LAZY = {
     "empty": ".ops.arrays",
     "empty_like": ".ops.arrays",
     "get_num_threads": ".runtime.pool",
-    "load": ".cpp.module",
-    "load_inline": ".cpp.module",
+    "load": ".cpp.loading",
+    "load_inline": ".cpp.loading",
     "namespace": ".ops.formula",
     "next_power_of_2": ".ops.sizes",
     "op": ".ops.declare",

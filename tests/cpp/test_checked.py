@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import omnikernel
-from omnikernel.cpp.module import KernelError, Module
+from omnikernel.cpp.library import KernelError
+from omnikernel.cpp.module import Module
 
 
 def make(source: str, **options: object) -> Module:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import omnikernel
-from omnikernel.cpp.module import KernelError, Module
+from omnikernel.cpp.library import KernelError
+from omnikernel.cpp.module import Module
 from omnikernel.errors import ArgumentTypeError, ArgumentValueError
 
 ADD_RELU = r"""
@@ -50,7 +51,8 @@ void first(float *p, const int64_t *q) { if (p) p[0] = q ? (float)q[0] : -1.0f; 
 
 @pytest.fixture(scope="module")
 def kernels(compiler: object) -> Module:
-    return omnikernel.load_inline("relu", cuda_source=ADD_RELU)
+    shapes = {"add_relu": dict.fromkeys(("a", "b", "out"), "n"), "row_scale": {"x": "rows, 30", "scale": "rows"}}
+    return omnikernel.load_inline("relu", cuda_source=ADD_RELU, shapes=shapes)
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +69,8 @@ def test_add_relu_contiguous_and_sliced(kernels: Module) -> None:
     kernels.add_relu[(8,), (128,)](a, b, out)
     np.testing.assert_array_equal(out, np.maximum(a + b, 0))
     out[:] = np.nan
-    kernels.add_relu[4, 256](a[::-2], b[1::2], out[:500])
-    np.testing.assert_array_equal(out[:500], np.maximum(a[::-2][:500] + b[1::2], 0))
+    kernels.add_relu[4, 256](a[:0:-2], b[1::2], out[:500])
+    np.testing.assert_array_equal(out[:500], np.maximum(a[:0:-2] + b[1::2], 0))
     assert np.isnan(out[500:]).all()
 
 
@@ -145,6 +147,11 @@ def test_pointers(cpp: Module) -> None:
     )
 
 
+def meta(n: int) -> Any:
+    """A tensor of another device, which every build of torch has."""
+    return pytest.importorskip("torch").empty(n, device="meta")
+
+
 WRONG = [
     (
         lambda a, b, out: (a, b),
@@ -162,6 +169,18 @@ WRONG = [
         ArgumentTypeError,
         "kernel 'add_relu', parameter 'b': expected an array of float32 with 1 dimension, got one of 2 dimensions, "
         "shape (2, 32); reshape it, or change the parameter's type ok::View<const float, 1>",
+    ),
+    (
+        lambda a, b, out: (a, b[:63], out),
+        ArgumentValueError,
+        "kernel 'add_relu', parameter 'b': expected size n = 64, as 'a' has, along axis 0, got shape (63,); "
+        "pass arrays whose sizes agree",
+    ),
+    (
+        lambda a, b, out: (a, meta(64), out),
+        ArgumentTypeError,
+        "kernel 'add_relu', parameter 'b': expected a tensor on the CPU, got a torch tensor of float32 on meta; "
+        "move it with .cpu(), or launch the kernel on its device",
     ),
     (
         lambda a, b, out: (a, 1.5, out),
@@ -201,6 +220,13 @@ def test_wrong_names_and_launches(kernels: Module) -> None:
         kernels.add_relu[1, (64, 32)]
     with pytest.raises(TypeError, match=r"add_relu\[grid, block\]"):
         kernels.add_relu(a, a, a)
+
+
+def test_declared_sizes(kernels: Module) -> None:
+    with pytest.raises(ArgumentValueError, match=r"'x': expected size 30 along axis 1, got shape \(4, 31\)"):
+        kernels.row_scale[4, 32](values(4, 31), values(4))
+    with pytest.raises(ValueError, match=r"shapes: 'add_relu' has no view 'a' with 2 dimensions for 'n, m'"):
+        omnikernel.load_inline("relu", cuda_source=ADD_RELU, shapes={"add_relu": {"a": "n, m"}})
 
 
 def test_an_empty_grid_runs_nothing(kernels: Module) -> None:

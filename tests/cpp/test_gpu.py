@@ -250,3 +250,36 @@ except omnikernel.cpp.driver.CudaError as error:
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "oob.cu:7: index 10 is out of bounds for axis 0 of size 10" in run.stdout, run.stderr[-2000:]
     assert "kernel 'stores': CUDA error" in run.stdout
+
+
+@needs_gpu
+def test_an_operator() -> None:
+    """Memory of the result comes from torch, on the arrays' device; gradcheck in f64."""
+    torch = torch_cuda()
+    source = """#include <omnikernel.h>
+__global__ void cube(ok::View<const double, 1> x, ok::View<double, 1> out) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < out.size(0)) out[i] = x[i] * x[i] * x[i];
+}
+__global__ void cube_grad(ok::View<const double, 1> x, ok::View<const double, 1> grad, ok::View<double, 1> out) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < out.size(0)) out[i] = 3 * x[i] * x[i] * grad[i];
+}"""
+    mod = omnikernel.load_inline("cubes", cuda_source=source)
+
+    @omnikernel.op("cpptests::cube_grad")
+    def cube_grad(x: omnikernel.Array, grad: omnikernel.Array) -> omnikernel.Array:
+        out = omnikernel.empty_like(x)
+        mod.cube_grad[omnikernel.cdiv(x.size, 128), 128](x, grad, out)
+        return out
+
+    @omnikernel.op("cpptests::cube")
+    def cube(x: omnikernel.Array) -> omnikernel.Array:
+        out = omnikernel.empty_like(x)
+        mod.cube[omnikernel.cdiv(x.size, 128), 128](x, out)
+        return out
+
+    cube.def_vjp(lambda saved, grad: cube_grad(saved[0], grad), save=lambda x, out: (x,))
+    x = torch.randn(50, device="cuda", dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(cube(x), x**3)
+    assert torch.autograd.gradcheck(cube, (x,))

@@ -93,6 +93,13 @@ def pack(function: Function, values: Sequence[Any], look: Any = view_at) -> Pack
         found = _array(parameter, value, look, where)
         views.append(found)
         slots.extend(_array_slots(parameter.type, found))
+    if function.sizes:
+        shapes = {
+            p.name: v.shape
+            for p, v in zip(function.parameters, views, strict=True)
+            if v is not None and v.shape is not None
+        }
+        check_sizes(function, shapes)
     if any(parameter.type.restrict for parameter in function.parameters):
         _refuse_overlap(function, views)
     return Packed(slots, [view.owner for view in views if view is not None])
@@ -125,6 +132,23 @@ def _array(parameter: Parameter, value: Any, look: Any, where: Where) -> ArrayVi
             advice = "JAX arrays are immutable; pass a NumPy array for the result, or make the parameter const"
         raise where.value_error("a writeable array", f"a read-only {found.library} array", advice)
     return found
+
+
+def check_sizes(function: Function, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Hold the arrays' shapes against the sizes that were declared for them.
+
+    Raises:
+        ArgumentValueError: one has another size.
+    """
+    known: dict[str, tuple[int, str]] = {}
+    for name, sizes in function.sizes:
+        for axis, (wanted, got) in enumerate(zip(sizes, shapes[name], strict=True)):
+            expected, because = (int(wanted), "") if wanted.isdigit() else known.setdefault(wanted, (got, name))
+            if got != expected:
+                size = f"size {expected}" if not because else f"size {wanted} = {expected}, as {because!r} has,"
+                raise Where(function.name, name).value_error(
+                    f"{size} along axis {axis}", f"shape {tuple(shapes[name])}", "pass arrays whose sizes agree"
+                )
 
 
 def names_of(dtype: str) -> str:

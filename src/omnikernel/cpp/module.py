@@ -1,4 +1,4 @@
-"""`omnikernel.load_inline` and `omnikernel.load`: modules of functions and kernels made from C++ and CUDA C++.
+"""Modules of functions and kernels made from C++ and CUDA C++.
 
 In: sources. Out: a `Module`. What its attributes do: `mod.f(a, b, 2.0)` for a C++ function, `mod.k[grid, block](a, b)` for a CUDA
 kernel. Arrays of the CPU run on the CPU; arrays of a GPU run there, for which the same source is compiled when first needed.
@@ -7,35 +7,25 @@ kernel. Arrays of the CPU run on the CPU; arrays of a GPU run there, for which t
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field, replace
 from math import prod
-from pathlib import Path
 from typing import Any
 
-from .. import config
-from ..errors import OmnikernelError
 from ..runtime.arrays import ITEMSIZE
-from ..runtime.pool import native, pool
 from . import arguments, build, gpu
 from .emulation import Emulated, emulate
 from .entries import translation_unit
+from .library import Library
 from .operators import Launchable, LinkedEntry, current_run, refuse_result
-from .places import located
 from .source import Function, SignatureError, functions
 
-Text = str | Sequence[str] | None
 Explicit = Mapping[str, str] | Sequence[str] | None
 Dims = int | Sequence[int]
+Shapes = Mapping[str, Mapping[str, str]]
 _MAX_THREADS = 1024
 _MAX_SHARED = 232448  # what the largest GPU of today gives a block
 _NS_PER_THREAD = 2.0  # a guess of a thread's time, so that tiny launches do not wake the pool
-
-
-class KernelError(OmnikernelError):
-    """A kernel or a function reported a mistake while it ran: an index out of bounds, a failed assert, a divergence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +48,7 @@ class Settings:
     includes: tuple[str, ...] = ()
     macros: Mapping[str, str] | None = None
     checked: bool = False
-
-
-class _Report(ctypes.Structure):
-    """Where a launch leaves the text of its first error; ok::detail::Report in the header."""
-
-    _fields_ = (("program", ctypes.c_int64), ("lock", ctypes.c_char), ("text", ctypes.c_char * 1015))
+    shapes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 class CFunction:
@@ -234,74 +219,13 @@ def _dims(value: Dims, what: str, most: tuple[int, int, int], least: int) -> tup
     return x, y, z
 
 
-class Library:
-    """A shared object that was built, and its functions' entries."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._library = ctypes.CDLL(str(path))
-        self._library.ok_set_pool.argtypes = (ctypes.c_void_p,)
-        self._library.ok_set_pool(_pool_address())
-        self._entries: dict[str, tuple[int, int]] = {}
-
-    def entry(self, function: Function) -> tuple[int, int]:
-        """The address of the entry, and the scratch that a thread of a block needs."""
-        found = self._entries.get(function.name)
-        if found is None:
-            address = ctypes.cast(self._library[f"ok_entry_{function.name}"], ctypes.c_void_p).value or 0
-            scratch = (
-                ctypes.c_uint64.in_dll(self._library, f"ok_scratch_{function.name}").value if function.is_kernel else 0
-            )
-            found = self._entries[function.name] = (address, scratch)
-        return found
-
-    def run(self, function: Function, values: list[int], grid: tuple[int, int, int], threads: int, cost: float) -> None:
-        """Run a function or every block of a kernel.
-
-        Raises:
-            KernelError: what it reported, with the block where it is a kernel.
-        """
-        address, scratch = self.entry(function)
-        report = _Report(2**63 - 1, b"\0", b"")
-        packed = (ctypes.c_uint64 * (len(values) + 1))(*values, ctypes.addressof(report))
-        failure = pool().run(address, bytes(packed), grid, scratch * (threads + 1) + 64, cost)
-        if failure is not None:
-            _, x, y, z = failure
-            text = located(report.text.decode(errors="replace"), self.path)
-            if function.is_kernel:
-                raise KernelError(f"kernel {function.name!r}, block ({x}, {y}, {z}): {text}")
-            raise KernelError(f"function {function.name!r}: {text}")
-
-
-_PoolCall = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-
-
-@cache
-def _pool_callback() -> Any:
-    """The pool as C++ calls it, by way of Python."""
-
-    def run(entry: int, slots: int, chunks: int) -> None:
-        pool().run(entry, ctypes.string_at(slots, 8), (chunks, 1, 1), 0, 0.0)
-
-    return _PoolCall(run)
-
-
-def _pool_address() -> int:
-    """The address of the pool's function: the C extension's own where it has one."""
-    own = getattr(native(), "pool_address", None)
-    if own is not None:
-        pool()  # sets the number of threads
-        return int(own())
-    return ctypes.cast(_pool_callback(), ctypes.c_void_p).value or 0
-
-
 class Module:
     """What `load_inline` makes: an attribute for each function and kernel."""
 
     def __init__(self, sources: Sequence[Source], settings: Settings, explicit: Explicit) -> None:
         self._settings = settings
         self._sources = tuple(sources)
-        self._functions = _declared(sources, explicit)
+        self._functions = _with_sizes(_declared(sources, explicit), settings)
         everything = [f for found in self._functions.values() for f in found]
         if not everything:
             raise SignatureError(f"module {settings.name!r}: {_nothing(sources)}")
@@ -408,127 +332,39 @@ def _declared(sources: Sequence[Source], explicit: Explicit) -> dict[str, list[F
     return found
 
 
+def _with_sizes(declared: dict[str, list[Function]], settings: Settings) -> dict[str, list[Function]]:
+    """The functions with the sizes that `shapes` asks for.
+
+    Raises:
+        ValueError: `shapes` names what is not there, or another number of sizes than the view has dimensions.
+    """
+    known = {function.name: function for found in declared.values() for function in found}
+    for name, shapes in settings.shapes.items():
+        if name not in known:
+            raise ValueError(f"shapes: module {settings.name!r} has no function {name!r}")
+        ranks = {p.name: p.type.rank for p in known[name].parameters if p.type.form == "view"}
+        for parameter, text in shapes.items():
+            if ranks.get(parameter) != len(text.split(",")):
+                raise ValueError(
+                    f"shapes: {name!r} has no view {parameter!r} with {len(text.split(','))} dimensions for {text!r}"
+                )
+    return {
+        file: [
+            replace(
+                f,
+                sizes=tuple(
+                    (p, tuple(t.strip() for t in text.split(","))) for p, text in settings.shapes[f.name].items()
+                ),
+            )
+            if f.name in settings.shapes
+            else f
+            for f in found
+        ]
+        for file, found in declared.items()
+    }
+
+
 def _nothing(sources: Sequence[Source]) -> str:
     if any(source.is_cuda for source in sources):
         return "the source has no __global__ kernel"
     return "the source has no function that Python may call: one that is neither static, inline nor a template"
-
-
-def _texts(given: Text) -> list[str]:
-    return [] if given is None else [given] if isinstance(given, str) else list(given)
-
-
-def load_inline(
-    name: str,
-    *,
-    cuda_source: Text = None,
-    cpp_source: Text = None,
-    functions: Explicit = None,
-    extra_cflags: Sequence[str] = (),
-    extra_cuda_cflags: Sequence[str] = (),
-    extra_ldflags: Sequence[str] = (),
-    include_paths: Sequence[str | os.PathLike[str]] = (),
-    macros: Mapping[str, Any] | None = None,
-    checked: bool | None = None,
-    stack_bytes: int | None = None,
-) -> Module:
-    """Make a module from C++ or CUDA C++ text.
-
-    Args:
-        name: the module's name, in errors and of the files in the cache.
-        cuda_source: CUDA C++; its `__global__` functions become kernels, `mod.kernel[grid, block](...)`.
-        cpp_source: C++; its functions that are neither static, inline nor templates become functions, `mod.f(...)`.
-        functions: which functions to take, or their signatures too, e.g. `{"f": "(ok::View<float, 1> x, int n)"}`; for
-            templates `{"f32": "f<float>(ok::View<float, 1> x)"}`.
-        extra_cflags: further flags of the host's compiler.
-        extra_cuda_cflags: further flags of NVRTC.
-        extra_ldflags: further flags of the linker, e.g. `["-lm"]`.
-        include_paths: folders of headers.
-        macros: names to define, with their values.
-        checked: every index of a view is checked, divergence is reported; None: as `OMNIKERNEL_CHECK` says.
-        stack_bytes: on the CPU, the stack of a thread of a kernel that has barriers; 64 KiB unless given.
-
-    Raises:
-        SignatureError: a signature that cannot be read, with its line.
-        UnsupportedCuda: CUDA that is not emulated on the CPU, with its line.
-        BuildError: no compiler, an error in the source, no space.
-    """
-    sources = [
-        *(Source(_file(name, "cpp", i), text, False) for i, text in enumerate(_texts(cpp_source))),
-        *(Source(_file(name, "cu", i), text, True) for i, text in enumerate(_texts(cuda_source))),
-    ]
-    if not sources:
-        raise ValueError(f"module {name!r}: give cpp_source or cuda_source")
-    return _module(
-        name,
-        sources,
-        functions,
-        extra_cflags,
-        extra_cuda_cflags,
-        extra_ldflags,
-        include_paths,
-        macros,
-        checked,
-        stack_bytes,
-    )
-
-
-def load(
-    name: str,
-    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    functions: Explicit = None,
-    extra_cflags: Sequence[str] = (),
-    extra_cuda_cflags: Sequence[str] = (),
-    extra_ldflags: Sequence[str] = (),
-    include_paths: Sequence[str | os.PathLike[str]] = (),
-    macros: Mapping[str, Any] | None = None,
-    checked: bool | None = None,
-    stack_bytes: int | None = None,
-) -> Module:
-    """Make a module from files: `.cu` is CUDA C++, anything else C++. Their folders are searched for headers.
-
-    Args and errors are those of `load_inline`; a missing file is a FileNotFoundError.
-    """
-    given = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
-    paths = [Path(source).resolve() for source in given]
-    found = [Source(str(path), path.read_text(), path.suffix in (".cu", ".cuh")) for path in paths]
-    folders = [*include_paths, *dict.fromkeys(path.parent for path in paths)]
-    return _module(
-        name, found, functions, extra_cflags, extra_cuda_cflags, extra_ldflags, folders, macros, checked, stack_bytes
-    )
-
-
-def _file(name: str, suffix: str, index: int) -> str:
-    return f"{name}.{suffix}" if index == 0 else f"{name}_{index}.{suffix}"
-
-
-def _module(
-    name: str,
-    sources: Sequence[Source],
-    explicit: Explicit,
-    cflags: Sequence[str],
-    cuda_flags: Sequence[str],
-    ldflags: Sequence[str],
-    includes: Sequence[str | os.PathLike[str]],
-    macros: Mapping[str, Any] | None,
-    checked: bool | None,
-    stack_bytes: int | None,
-) -> Module:
-    if not name.isidentifier():
-        raise ValueError(f"a module's name is an identifier, got {name!r}")
-    defined = {key: "" if value is None else str(value) for key, value in (macros or {}).items()}
-    if stack_bytes is not None:
-        if stack_bytes < 16384 or stack_bytes % 4096:
-            raise ValueError(f"module {name!r}: stack_bytes is a multiple of 4096 from 16384, got {stack_bytes}")
-        defined["OK_STACK_BYTES"] = str(stack_bytes)
-    settings = Settings(
-        name,
-        tuple(cflags),
-        tuple(cuda_flags),
-        tuple(ldflags),
-        tuple(str(Path(include).resolve()) for include in includes),
-        defined,
-        config.check() if checked is None else checked,
-    )
-    return Module(sources, settings, explicit)

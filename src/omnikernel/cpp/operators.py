@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import ArgumentTypeError
 from ..pipeline import Artefact
 from ..runtime.arrays import Where
-from .arguments import bind, expected_array, names_of, scalar_bits
+from .arguments import bind, check_sizes, expected_array, names_of, scalar_bits
 from .source import Function, Type
 
 _FAULT = "an index out of bounds, a failed assert or a divergence; call it on NumPy arrays for the text"
@@ -110,6 +110,9 @@ class Launchable:
             arguments.append((position, value))
             if parameter.type.form == "view":
                 arguments.extend((position, number) for number in (*value.shape, *_dense(value.shape)))
+        if function.sizes:
+            given = zip(function.parameters, bind(function, args, kwargs), strict=True)
+            check_sizes(function, {p.name: tuple(v.shape) for p, v in given if isinstance(v, Aval)})
         written = {position for position, _ in self._written.written_positions}
         entry = self._link(grid)
         end = len(function.parameters)

@@ -98,6 +98,7 @@ class Function:
     result: Type | None  # None: void
     is_kernel: bool
     line: int
+    sizes: tuple[tuple[str, tuple[str, ...]], ...] = ()  # parameter -> a name or a number for each dimension
 
     def __str__(self) -> str:
         inner = ", ".join(f"{p.type} {p.name}".replace("* ", "*") for p in self.parameters)
