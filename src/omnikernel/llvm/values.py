@@ -1,0 +1,127 @@
+"""LLVM values as text: types, constants, and the module that collects functions and declarations.
+
+A value is an `LValue`: its text and its type. `lanes == 0` is a scalar; any other number a vector of that many lanes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+SCALAR_BITS = {
+    "i1": 1,
+    "i8": 8,
+    "i16": 16,
+    "i32": 32,
+    "i64": 64,
+    "i128": 128,
+    "half": 16,
+    "bfloat": 16,
+    "float": 32,
+    "double": 64,
+    "ptr": 64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LType:
+    """An LLVM type: a scalar name and a number of lanes (0 for the scalar itself)."""
+
+    scalar: str
+    lanes: int = 0
+
+    @property
+    def bits(self) -> int:
+        """Bits of one lane."""
+        return SCALAR_BITS[self.scalar]
+
+    @property
+    def is_float(self) -> bool:
+        return self.scalar in ("half", "bfloat", "float", "double")
+
+    def of(self, scalar: str) -> LType:
+        """The type with as many lanes of another scalar."""
+        return LType(scalar, self.lanes)
+
+    @property
+    def suffix(self) -> str:
+        """The mangling of the type in an intrinsic's name, e.g. `v8f32`."""
+        short = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}.get(
+            self.scalar, self.scalar
+        )
+        return f"v{self.lanes}{short}" if self.lanes else short
+
+    def __str__(self) -> str:
+        return f"<{self.lanes} x {self.scalar}>" if self.lanes else self.scalar
+
+
+@dataclass(frozen=True, slots=True)
+class LValue:
+    """An LLVM value: how it is written, and its type."""
+
+    text: str
+    type: LType
+
+    @property
+    def lanes(self) -> int:
+        return self.type.lanes
+
+    def __str__(self) -> str:
+        """Type and value, as an operand list wants them."""
+        return f"{self.type} {self.text}"
+
+
+I1, I8, I16, I32, I64 = (LType(s) for s in ("i1", "i8", "i16", "i32", "i64"))
+FLOAT, DOUBLE, PTR = LType("float"), LType("double"), LType("ptr")
+
+
+def float_text(scalar: str, value: float) -> str:
+    """A float constant as LLVM writes it: the bits of the double of the same value (exact for float and double)."""
+    if scalar == "float":
+        value = struct.unpack("<f", struct.pack("<f", value))[0]
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def float_bits_text(scalar: str, bits: int) -> str:
+    """A float constant given by its bit pattern; NaN payloads are kept as far as LLVM's text allows."""
+    if scalar == "double":
+        return f"0x{bits:016X}"
+    if scalar == "float":
+        (value,) = struct.unpack("<f", struct.pack("<I", bits))
+        if math.isnan(value):  # struct makes a NaN quiet on some machines; build the double's bits by hand
+            return f"0x{(bits >> 31) << 63 | 0x7FF << 52 | (bits & 0x7FFFFF) << 29:016X}"
+        return float_text("double", value)
+    raise ValueError(f"no text for a constant of {scalar}")
+
+
+@dataclass
+class Module:
+    """The text of one LLVM module: declarations on demand, globals, and function bodies.
+
+    `features` are LLVM's names of the features that the code may use (`avx2`, `f16c`): handlers choose by them.
+    `vector_bits` is the widest register that instructions named outright (x86 intrinsics) may use.
+    """
+
+    triple: str = ""
+    features: frozenset[str] = frozenset()
+    vector_bits: int = 512
+    declarations: dict[str, str] = field(default_factory=dict)
+    globals: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+
+    def declare(self, name: str, result: LType | str, params: Sequence[LType | str], attributes: str = "") -> None:
+        """Declare an external function or intrinsic once."""
+        if name not in self.declarations:
+            self.declarations[name] = f"declare {result} @{name}({', '.join(map(str, params))}) {attributes}".rstrip()
+
+    def constant(self, name: str, text: str) -> str:
+        """Add a private constant such as `[4 x i32] [i32 1, ...]`; returns its reference."""
+        self.globals.append(f"@{name} = private unnamed_addr constant {text}, align 64")
+        return f"@{name}"
+
+    @property
+    def text(self) -> str:
+        head = [f'target triple = "{self.triple}"'] if self.triple else []
+        return "\n".join([*head, *self.globals, *self.functions, *self.declarations.values()]) + "\n"
