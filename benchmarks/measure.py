@@ -22,10 +22,17 @@ PAUSE = 0.005  # seconds; OpenMP's threads spin for one or two milliseconds
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a call (median over rounds), and how long ours takes as a share of it (median of the rounds' ratios)."""
+    """Seconds a call, round by round."""
 
-    seconds: float
-    ratio: float
+    rounds: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        return statistics.median(self.rounds)
+
+    def ratio(self, other: Timing) -> float:
+        """This one's time as a share of the other's: the median over the rounds."""
+        return statistics.median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
 
 
 def _repeats(call: Call, enough: float) -> int:
@@ -48,7 +55,7 @@ def clock_for(threads: int) -> Clock:
 
 
 def interleaved(calls: Mapping[str, Call], rounds: int, clock: Clock, enough: float = 0.004) -> dict[str, Timing]:
-    """Time every call, in turn, `rounds` times. The one named "ours" is what the others are compared with.
+    """Time every call, in turn, `rounds` times.
 
     Args:
         calls: name -> a call without arguments.
@@ -68,11 +75,7 @@ def interleaved(calls: Mapping[str, Call], rounds: int, clock: Clock, enough: fl
             for _ in range(count):
                 call()
             times[name].append((clock() - start) / count)
-    ours = times["ours"]
-    return {
-        name: Timing(statistics.median(t), statistics.median(o / x for o, x in zip(ours, t, strict=True)))
-        for name, t in times.items()
-    }
+    return {name: Timing(tuple(t)) for name, t in times.items()}
 
 
 def median_seconds(call: Call, rounds: int, clock: Clock) -> float:
