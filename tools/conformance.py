@@ -4,11 +4,10 @@
     python tools/conformance.py triton --workers 2
 
 The checkout must be of the Triton that is installed: the tests follow the language. They need torch, scipy, pytest and
-expecttest. None of their code is in this
-repository. A test runs in a process that it shares with its neighbours; when the process dies or a test takes too long,
-that test alone counts as failed and a new process goes on behind it.
+expecttest. None of their code is in this repository. A test runs in a process that it shares with its neighbours; when
+the process dies or a test takes too long, that test alone counts as failed and a new process goes on behind it.
 
-    --only test_core.py runtime   some files, by any part of their path
+    --only test_core.py runtime             some files, by any part of their path
     -k EXPR                                 as pytest's
     --interpreter-marked                    only what upstream marks for its interpreter
     --every 20                              every 20th case of each test function: a sample
@@ -220,6 +219,10 @@ def page(version: str, revision: str, every: int, results: dict[str, Result], ma
         "Refused: the backend says by design that it does not compile the kernel. Not applicable: skipped by the test",
         "itself on this device, or a test of what only a GPU has. `test_typeconvert_downcast` goes through every 17th of its",
         "256 blocks of 2^24 values." + sample,
+        "",
+        "Again: `python tools/conformance.py TRITON_CHECKOUT`, with a checkout of that commit; it needs torch, scipy, pytest and",
+        "expecttest. A test that names CUDA's memory gets the CPU's; `tools/conformance_plugin.py` has all that is done to the",
+        "tests' surroundings, `tools/conformance_table.py` the reasons.",
         "",
         "| file | passed | failed | refused | not applicable |",
         "|---|---|---|---|---|",
