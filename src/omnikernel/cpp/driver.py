@@ -75,6 +75,8 @@ def nvrtc() -> Any:
         if "builtins" in name or ".alt." in name:
             continue
         try:
+            for part in sorted(Path(name).parent.glob("libnvrtc-builtins.so*")) if "/" in name else ():
+                ctypes.CDLL(str(part))  # which NVRTC opens by its bare name
             return ctypes.CDLL(name)
         except OSError:
             continue

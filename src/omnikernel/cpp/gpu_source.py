@@ -185,7 +185,8 @@ def _by_nvrtc(recipe: GpuRecipe, text: str) -> bytes:
         options = [f"--gpu-architecture=sm_{recipe.capability}", *recipe.options(), *_folders(recipe)]
         array = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         if library.nvrtcCompileProgram(program, len(options), array):
-            raise BuildError(f"module {recipe.name!r} does not compile with {_version()}:\n{_log(library, program)}")
+            log = _log(library, program)
+            raise BuildError(f"module {recipe.name!r} does not compile with {_version()}:\n{log}{_advice(log)}")
         size = ctypes.c_size_t()
         library.nvrtcGetCUBINSize(program, ctypes.byref(size))
         data = ctypes.create_string_buffer(size.value)
@@ -193,6 +194,13 @@ def _by_nvrtc(recipe: GpuRecipe, text: str) -> bytes:
         return data.raw
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _advice(log: str) -> str:
+    """What to install where one of CUDA's own headers is missing."""
+    if re.search(r'cannot open source file "(cuda_\w+\.h|nv/target|cooperative_groups)', log):
+        return "\nCUDA's headers are missing: pip install nvidia-cuda-runtime nvidia-cuda-cccl, or set CUDA_HOME"
+    return ""
 
 
 def _log(library: Any, program: ctypes.c_void_p) -> str:

@@ -20,14 +20,19 @@
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;
-typedef long int64_t;
+typedef long long int64_t; /* as CUDA's own <cuda/std/cstdint> has it here */
 typedef unsigned char uint8_t;
 typedef unsigned short uint16_t;
 typedef unsigned int uint32_t;
-typedef unsigned long uint64_t;
-typedef unsigned long uintptr_t;
-typedef long intptr_t;
+typedef unsigned long long uint64_t;
+typedef unsigned long long uintptr_t;
+typedef long long intptr_t;
 typedef long ptrdiff_t;
+#ifndef INFINITY /* there is no <math.h> for NVRTC */
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#define M_PI 3.14159265358979323846
+#endif
 #elif OK_ON_GPU
 #define OK_FN __host__ __device__ __forceinline__
 #include <stddef.h>
