@@ -19,6 +19,7 @@ import numpy as np
 import vector_add
 from kernels.families import FAMILIES, product
 from measure import clock_for, interleaved, median_seconds
+from sweep import sweep_rows
 
 Record = dict[str, Any]
 COMPILES = 5  # a kernel: its median says enough
@@ -137,9 +138,8 @@ def launch_rows(options: argparse.Namespace) -> Iterator[Record]:
     kernel = vector_add.add_kernel
     arrays = np.ones((3, 16), np.float32)
     launcher = kernel[(1,)]
-    calls = {"NumPy": lambda: launcher(*arrays, 16, BLOCK=16)}
     x, y, out = arrays
-    calls["NumPy"] = lambda: launcher(x, y, out, 16, BLOCK=16)
+    calls = {"NumPy": lambda: launcher(x, y, out, 16, BLOCK=16)}
     try:
         from suite.row import tensors
 
@@ -177,6 +177,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], Iterator[Record]]] = {
     "cached": cached_rows,
     "launch": launch_rows,
     "ceilings": ceiling_rows,
+    "sweep": sweep_rows,
 }
 
 if __name__ == "__main__":

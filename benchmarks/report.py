@@ -1,8 +1,9 @@
-"""The results of a benchmark run as tables, a JSON file and a plot."""
+"""The results of a benchmark run as tables, JSON files and plots."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,49 +14,111 @@ from rich.table import Table
 Record = dict[str, Any]
 
 PEERS = ("torch", "torch.compile", "NumPy", "interpreter")
-COMPILE_GOAL_MS = 150.0
-LAUNCH_GOAL_US = 8.0
-TWO_THREADS_GOAL = 1.5
+FAMILY_LIMIT_MS = 250.0
+FAMILY_RATIO = 1.5
+CACHED_LIMIT_MS = 5.0
+THREADS_GOAL = {"arithmetic": 1.6, "memory": 1.35}  # two threads, times as fast as one
 
 
-def _ratio(record: Record, peer: str) -> str:
+def peers(rows: list[Record]) -> list[str]:
+    """The contenders of these rows: the usual ones first."""
+    named = dict.fromkeys(p for r in rows for p in r["ratio"])
+    return [p for p in PEERS if p in named] + [p for p in named if p not in PEERS]
+
+
+def ratio_text(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio >= 0.01 else f"1/{1 / ratio:,.0f}"
+
+
+def verdicts(record: Record) -> Iterator[tuple[str, float, float | None, float | None, str]]:
+    """For each goal of a row: contender, limit, ratio, ratio as tuned, and "met", "met, tuned", "missed" or "not run"."""
+    for peer, limit in record["goals"]:
+        typical, tuned = record["ratio"].get(peer), record["ratio_tuned"].get(peer)
+        if typical is None:
+            word = "not run"
+        elif typical <= limit:
+            word = "met"
+        else:
+            word = "met, tuned" if tuned is not None and tuned <= limit else "missed"
+        yield peer, limit, typical, tuned, word
+
+
+def _cell(record: Record, peer: str) -> str:
     if peer not in record["ratio"]:
         return "-"
     ratio = record["ratio"][peer]
-    text = f"{ratio:.2f}" if ratio >= 0.01 else f"1/{1 / ratio:,.0f}"
-    colour = "green" if ratio <= 1 else "yellow"
-    return f"{record['ms'][peer]:,.3f} [{colour}]{text}[/]"
+    text = f"{record['ms'][peer]:,.3f} [{'green' if ratio <= 1 else 'yellow'}]{ratio_text(ratio)}[/]"
+    tuned = record["ratio_tuned"].get(peer)
+    return text if tuned is None else f"{text} ({ratio_text(tuned)})"
 
 
 def _goal(record: Record) -> str:
-    if record["goal"] is None or record["threads"] != 1:
+    if record["threads"] != 1:
         return ""
-    peer, limit = record["goal"]
-    met = record["ratio"].get(peer, float("inf")) <= limit
-    return f"{limit:.2f} of {peer}: " + ("[green]met[/]" if met else "[red]missed[/]")
+    colours = {"met": "green", "met, tuned": "green", "missed": "red", "not run": "yellow"}
+    return "\n".join(f"{limit:.2f} of {peer}: [{colours[w]}]{w}[/]" for peer, limit, _, _, w in verdicts(record))
 
 
 def _kernel_table(rows: list[Record], threads: int) -> Table:
-    title = f"{threads} thread{'s' * (threads != 1)}: milliseconds, and ours / theirs (below 1: ours is faster)"
+    title = (
+        f"{threads} thread{'s' * (threads != 1)}: milliseconds, and ours / theirs (below 1: ours is faster); in "
+        "brackets with the autotuner's choice"
+    )
     table = Table(title=title, title_justify="left")
     table.add_column("kernel", min_width=28)
     table.add_column("ours", justify="right")
-    for peer in PEERS:
+    table.add_column("tuned", justify="right")
+    columns = peers(rows)
+    for peer in columns:
         table.add_column(peer, justify="right")
     table.add_column("goal")
     for record in rows:
+        tuned = record["ms"].get("tuned")
         table.add_row(
-            record["name"], f"{record['ms']['ours']:,.3f}", *(_ratio(record, p) for p in PEERS), _goal(record)
-        )
+            record["name"], f"{record['ms']['ours']:,.3f}", "" if tuned is None else f"{tuned:,.3f}",
+            *(_cell(record, p) for p in columns), _goal(record),
+        )  # fmt: skip
     return table
 
 
-def scaling(rows: list[Record]) -> Iterator[tuple[str, int, float]]:
-    """(row, threads, times as fast as with one thread) for every row measured with one thread and with more."""
+def scaling(rows: list[Record]) -> Iterator[tuple[Record, float]]:
+    """(row with more threads, times as fast as with one thread) for every row measured with one thread and with more."""
     single = {r["name"]: r["ms"]["ours"] for r in rows if r["threads"] == 1}
     for record in rows:
         if record["threads"] != 1 and record["name"] in single:
-            yield record["name"], record["threads"], single[record["name"]] / record["ms"]["ours"]
+            yield record, single[record["name"]] / record["ms"]["ours"]
+
+
+def lines(found: list[Record]) -> Iterator[str]:
+    """What is not in the big table, a line each."""
+    for record in found:
+        match record:
+            case {"kind": "compile", "name": name, "ms": ms, "limit": limit, "arena_bytes": arena}:
+                word = "met" if ms <= limit else "missed"
+                yield f"cold compile, {name}: {ms:.0f} ms; goal {limit:.0f}: {word}; arena {arena:,} bytes"
+            case {"kind": "family", "name": name, "sizes": sizes, "small_ms": small, "large_ms": large}:
+                word = "met" if large <= FAMILY_RATIO * small and max(small, large) <= FAMILY_LIMIT_MS else "missed"
+                yield f"compile, {name}, tiles of {sizes}: {small:.0f} and {large:.0f} ms, {large / small:.2f}: {word}"
+            case {"kind": "cached", "name": name, "ms": ms, "front_end_ms": front, "cold_ms": cold}:
+                word = "met" if ms - front <= CACHED_LIMIT_MS else "missed"
+                yield (
+                    f"first launch from the cache, {name}: {ms:.1f} ms, of it {front:.1f} in Triton's front end "
+                    f"(cold {cold:.0f}); goal {CACHED_LIMIT_MS:.0f} beyond it: {word}"
+                )
+            case {"kind": "launch", "name": name, "us": us, "limit": limit}:
+                word = "" if limit is None else f"; goal {limit:.1f}: " + ("met" if us <= limit else "missed")
+                yield f"warm {name}: {us:.2f} us{word}"
+            case {"kind": "ceiling", "name": name, "per_second": rate, "unit": unit}:
+                yield f"ceiling, {name}: {rate / 1e9:.1f} G{unit}"
+            case {"kind": "failed", "name": name, "why": why}:
+                yield f"failed: {name}: {why}"
+            case {"kind": "row"}:
+                for peer, why in record["left_out"].items():
+                    yield f"{record['name']}: no {peer} ({why})"
+                if record["chosen"] and record["chosen"] != record["typical"]:
+                    yield f"{record['name']}: tuned to {record['chosen']} from {record['typical']}"
+                if record["note"]:
+                    yield f"{record['name']}: {record['note']}"
 
 
 def print_tables(found: list[Record], console: Console) -> None:
@@ -63,63 +126,33 @@ def print_tables(found: list[Record], console: Console) -> None:
     rows = [r for r in found if r["kind"] == "row"]
     for threads in dict.fromkeys(r["threads"] for r in rows):
         console.print(_kernel_table([r for r in rows if r["threads"] == threads], threads))
-    for name, threads, factor in scaling(rows):
-        goal = ""
-        if name.startswith("matmul") and threads == 2:
-            goal = f"; goal {TWO_THREADS_GOAL}: " + ("met" if factor >= TWO_THREADS_GOAL else "missed")
-        console.print(f"{name}: {threads} threads are {factor:.2f} times as fast as one{goal}")
-    for record in found:
-        match record:
-            case {"kind": "compile", "name": name, "ms": ms}:
-                verdict = "met" if ms <= COMPILE_GOAL_MS else "missed"
-                console.print(f"cold compile, {name}: {ms:.0f} ms; goal {COMPILE_GOAL_MS:.0f}: {verdict}")
-            case {"kind": "launch", "name": name, "us": us}:
-                console.print(f"warm {name}: {us:.1f} us")
-            case {"kind": "failed", "name": name, "why": why}:
-                console.print(f"[red]failed[/] {name}: {why}", highlight=False)
-            case {"kind": "row"}:
-                for peer, why in record["left_out"].items():
-                    console.print(f"{record['name']}: no {peer} ({why})", style="dim", highlight=False)
-                if record["note"]:
-                    console.print(f"{record['name']}: {record['note']}", style="dim", highlight=False)
-
-
-def _plot(rows: list[Record], path: Path) -> None:
-    """Bars: how many times as fast as each contender ours is, one thread; the line at 1 is a draw."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    peers = [p for p in PEERS if p != "interpreter" and any(p in r["ratio"] for r in rows)]
-    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.55 * len(rows)), layout="constrained")
-    height = 0.8 / max(1, len(peers))
-    for i, peer in enumerate(peers):
-        have = [(n + i * height, 1 / r["ratio"][peer]) for n, r in enumerate(rows) if peer in r["ratio"]]
-        # From 1 outwards: to the right where ours is faster, to the left where it is slower.
-        bars = axes.barh([y for y, _ in have], [v - 1 for _, v in have], height, left=1, label=f"than {peer}")
-        axes.bar_label(bars, [f"{v:.2g}" for _, v in have], padding=3, fontsize=8)
-    axes.set_yticks([n + height * (len(peers) - 1) / 2 for n in range(len(rows))], [r["name"] for r in rows])
-    axes.invert_yaxis()
-    axes.axvline(1, color="black", linewidth=1)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("{x:g}")
-    axes.tick_params(axis="x", which="minor", labelsize=7)
-    axes.margins(x=0.1)
-    axes.set_xlabel("how many times faster (1 thread, log scale; below 1: slower)")
-    axes.legend(loc="best")
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    for record, factor in scaling(rows):
+        goal = THREADS_GOAL[record["bound"]]
+        word = f"; goal {goal}: {'met' if factor >= goal else 'missed'}" if record["threads"] == 2 else ""
+        console.print(f"{record['name']}: {record['threads']} threads are {factor:.2f} times as fast as one{word}")
+    for line in lines(found):
+        failed = line.startswith("failed")
+        console.print(line, style="red" if failed else "", highlight=False, markup=False)
 
 
 def write(found: list[Record], machine: Record, folder: Path) -> list[Path]:
-    """Write `bench.json` and, where there are one-thread rows, `bench.png`; returns their paths."""
+    """Write `bench.json`, a copy under the date, and the plots that the results allow; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    data = folder / "bench.json"
-    data.write_text(json.dumps({"machine": machine, "results": found}, indent=1) + "\n")
+    text = json.dumps({"machine": machine, "results": found}, indent=1) + "\n"
+    paths = [folder / "bench.json", folder / f"bench-{time.strftime('%Y%m%d-%H%M%S')}.json"]
+    for path in paths:
+        path.write_text(text)
     rows = [r for r in found if r["kind"] == "row" and r["threads"] == 1]
-    if not rows:
-        return [data]
-    _plot(rows, folder / "bench.png")
-    return [data, folder / "bench.png"]
+    try:
+        import plots
+    except ImportError:  # matplotlib is not there: the figures are worth having without
+        return paths
+    if rows:
+        paths.append(plots.ratios(rows, folder / "bench.png"))
+    ceilings = {r["name"]: r["per_second"] for r in found if r["kind"] == "ceiling"}
+    if rows and len(ceilings) == 2:
+        paths.append(plots.roofline(rows, ceilings, folder / "roofline.png"))
+    sweeps = [r for r in found if r["kind"] == "sweep"]
+    if sweeps:
+        paths.append(plots.sweep(sweeps, folder / "sweep.png"))
+    return paths

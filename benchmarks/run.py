@@ -57,7 +57,7 @@ def contenders(row: Any, options: argparse.Namespace) -> tuple[dict[str, Callabl
     calls, reasons = dict(row.peers), {}
     if row.torch is not None and not row.no_eager and "torch" not in calls:
         calls["torch"] = row.torch(lambda function: function)
-    if row.torch is not None and not options.no_compile:
+    if any(goal.peer == "torch.compile" for goal in row.goals) and not options.no_compile:  # it takes long to compile
         try:
             calls["torch.compile"] = compiled_peer(row, options.compile_limit)
         except Exception as error:
@@ -163,6 +163,9 @@ def collect(options: argparse.Namespace, announce: Callable[[str], None]) -> lis
             if record["kind"] != "start":
                 found.append(record)
 
+    if options.sweep:
+        keep(start(options, "sweep", options.threads[0]))
+        return found
     for threads in options.threads:
         keep(start(options, "rows", threads))
     for part in ("compile", "families", "cached", "launch", "ceilings"):
@@ -192,13 +195,19 @@ def machine() -> Record:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[], help="rows whose short name (see cases.py) holds one of these; "
-        "or compile, families, cached, launch, ceilings")
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=[],
+        help="rows whose short name (see cases.py) holds one of these; or compile, families, cached, launch, ceilings",
+    )
     parser.add_argument("--quick", action="store_true", help="small inputs: to see that it runs, not for figures")
     parser.add_argument("--threads", nargs="*", type=int, help="default: 1 and all")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
-    parser.add_argument("--compile-limit", type=float, default=120, help="seconds that torch.compile may take over a row")
+    parser.add_argument(
+        "--compile-limit", type=float, default=120, help="seconds that torch.compile may take over a row"
+    )
     parser.add_argument("--no-interpreter", action="store_true", help="without Triton's interpreter (so is --only)")
     parser.add_argument("--sweep", action="store_true", help="time against size, with a plot")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the results")
@@ -215,8 +224,8 @@ def main() -> int:
     with console.status("measuring") as status:
         found = collect(options, lambda text: status.update(f"measuring, {text}"))
     report.print_tables(found, console)
-    for path in report.write(found, machine(), HERE / "results"):
-        console.print(f"written: {path.relative_to(HERE.parent)}", style="dim")
+    for path in report.write(found, machine(), options.out.resolve()):
+        console.print(f"written: {path}", style="dim")
     return 1 if any(record["kind"] == "failed" for record in found) else 0
 
 

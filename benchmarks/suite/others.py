@@ -176,13 +176,17 @@ def mandelbrot(width: int, height: int, limit: int) -> Row:
 def makers(scale: str) -> dict[str, Callable[[], Row]]:
     side = pick(scale, 1024, 256, 40)
     return {
-        "embedding": partial(embedding, pick(scale, 10000, 1000, 50), pick(scale, 256, 256, 20), pick(scale, 8192, 512, 30)),
+        "embedding": partial(
+            embedding, pick(scale, 10000, 1000, 50), pick(scale, 256, 256, 20), pick(scale, 8192, 512, 30)
+        ),
         "segment_sum": partial(
             segment_sum, pick(scale, 16384, 1024, 60), pick(scale, 128, 128, 20), pick(scale, 1024, 64, 7)
         ),
         "histogram": partial(histogram, pick(scale, 1 << 20, 1 << 16, 3000)),
         "transpose": partial(transpose, pick(scale, 2048, 256, 70), pick(scale, 2048, 256, 50)),
-        "mandelbrot": partial(mandelbrot, pick(scale, 512, 128, 40), pick(scale, 512, 128, 30), pick(scale, 50, 50, 20)),
+        "mandelbrot": partial(
+            mandelbrot, pick(scale, 512, 128, 40), pick(scale, 512, 128, 30), pick(scale, 50, 50, 20)
+        ),
         "stencil": partial(stencil, side, side),
         "n_body": partial(n_body, pick(scale, 2048, 256, 50)),
     }

@@ -205,7 +205,9 @@ def makers(scale: str) -> dict[str, Callable[[], Row]]:
         "matmul-bf16": partial(narrow_matmul, size, ml_dtypes.bfloat16, block),
         "matmul-int8": partial(int8_matmul, size, short),
         "batched": partial(batched_matmul, pick(scale, 512, 64, 3), pick(scale, 32, 32, 16)),
-        "grouped": partial(grouped_matmul, pick(scale, 2048, 512, 150), pick(scale, 16, 8, 3), *(pick(scale, 256, 256, 40),) * 2),
+        "grouped": partial(
+            grouped_matmul, pick(scale, 2048, 512, 150), pick(scale, 16, 8, 3), *(pick(scale, 256, 256, 40),) * 2
+        ),
         "attention-f32": partial(attention, heads, length, dim, np.float32),
         "attention-bf16": partial(attention, heads, length, dim, ml_dtypes.bfloat16),
         "attention-backward": partial(attention_backward, heads, length, dim, attn),

@@ -81,7 +81,7 @@ class Launch:
         )(self.kernel)
         if self.before is not None:
             self.before()
-        tuner[lambda meta: self.grid(meta)](*self.arguments, **self.fixed)
+        tuner[self.grid](*self.arguments, **self.fixed)
         return dict(tuner.best_config.kwargs)
 
 
