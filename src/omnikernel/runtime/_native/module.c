@@ -50,10 +50,24 @@ static PyObject *get_num_threads(PyObject *self, PyObject *unused) {
     return PyLong_FromLong(ok_pool_threads());
 }
 
+/* What C++ calls for ok::parallel_for; needs no GIL. */
+static void pool_for(ok_kernel kernel, const uint64_t *args, int64_t chunks) {
+    int32_t fault[3] = {0, 0, 0};
+    ok_launch launch = {.kernel = kernel, .args = args, .grid = {(int32_t)chunks, 1, 1}, .programs = chunks};
+    if (ok_pool_run(&launch, fault) == OK_NO_MEMORY) kernel(args, launch.grid, 0, chunks, NULL, fault);
+}
+
+static PyObject *pool_address(PyObject *self, PyObject *unused) {
+    (void)self;
+    (void)unused;
+    return PyLong_FromVoidPtr((void *)(uintptr_t)pool_for);
+}
+
 static PyMethodDef methods[] = {
     {"run", run, METH_VARARGS, run_doc},
     {"set_num_threads", set_num_threads, METH_O, "set_num_threads(n): threads a launch may use."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "get_num_threads() -> int"},
+    {"pool_address", pool_address, METH_NOARGS, "pool_address() -> int: the pool, for C++: void (kernel, args, chunks)."},
     {"setup_numpy", ok_setup_numpy, METH_VARARGS,
      "setup_numpy(type, sample, address, shape, strides, dtype, writeable) -> bool: is the layout as declared?"},
     {"register_exchange", ok_register_exchange, METH_VARARGS,
