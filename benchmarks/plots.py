@@ -34,6 +34,8 @@ def ratios(rows: list[Record], path: Path) -> Path:
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}" if axes.get_xlim()[1] < 20 * axes.get_xlim()[0] else "")
+    axes.tick_params(axis="x", which="minor", labelsize=7)
     axes.grid(axis="both", linewidth=0.3)
     axes.set_xlabel("how many times faster (1 thread, log scale; below 1: slower; hollow: autotuned; bar: the goal)")
     axes.legend(loc="best", fontsize=8)
@@ -79,6 +81,8 @@ def sweep(records: list[Record], path: Path) -> Path:
         for name in mine[0]["ms"]:
             have = [(r["size"], r["ms"][name] * 1e6 / r["units"]) for r in mine]
             axes.loglog(*zip(*have, strict=True), marker=".", label=name)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_minor_formatter("")
         axes.set_title(kernel)
         axes.set_xlabel("size")
         axes.set_ylabel(f"ns a {mine[0]['unit']}")

@@ -139,7 +139,7 @@ def adamw(n: int) -> Row:
     return Row(
         f"adamw step {n}",
         (Launch(elementwise.adamw, arguments, flat(n), {"BLOCK": 1024}, CONFIGS, restore=restore),),
-        (p, m, v), exact, 2e-6, (Goal("torch", 1.1),), peers={"torch": lambda: optimizer.step()}, reset=reset,
+        (p, m, v), exact, 2e-6, (Goal("torch", 1.1),), peers={"torch": optimizer.step}, reset=reset,
         flops=40.0 * n, bytes=28.0 * n, note="torch: its fused AdamW",
     )  # fmt: skip
 
