@@ -67,10 +67,11 @@ def emulate(text: str, file: str) -> Emulated:
     Raises:
         UnsupportedCuda: it uses what is not emulated.
     """
+    text = without_instantiations(text)
     tokens = tokenize(text)
     _refuse(tokens, file)
     kernels = [d for d in definitions(tokens) if d.is_kernel]
-    edits = [*_parameters(tokens), *_shared(tokens, file), *_words(tokens)]
+    edits = [*_parameters(tokens), *_specifiers(tokens), *_shared(tokens, file), *_words(tokens)]
     inside = {i for d in kernels for i in range(d.opening, d.end + 1)}
     outside = any(t.text in _BUILTINS for i, t in enumerate(tokens) if i not in inside) or _includes_unknown(tokens)
     return Emulated(_edited(text, edits), _fibers(tokens, kernels), outside, not _has_local_array(tokens))
@@ -131,6 +132,43 @@ def _parameters(tokens: Sequence[Token]) -> list[Edit]:
     return edits
 
 
+def _specifiers(tokens: Sequence[Token]) -> list[Edit]:
+    """`static`, `inline` and `extern "C"` beside `__global__`, which stands for the first two here."""
+    edits: list[Edit] = []
+    redundant = ("static", "inline", "__forceinline__", "__inline__")
+    for index, token in enumerate(tokens):
+        if token.text != "__global__":
+            continue
+        before = index - 1
+        while before >= 0 and (tokens[before].text in (*redundant, "extern") or tokens[before].kind == "string"):
+            edits.append((tokens[before].offset, tokens[before].end, ""))
+            before -= 1
+        after = index + 1
+        while after < len(tokens) and tokens[after].kind == "word" and tokens[after].text != "void":
+            if tokens[after].text in redundant:
+                edits.append((tokens[after].offset, tokens[after].end, ""))
+            after += 1
+    return edits
+
+
+def instantiations(tokens: Sequence[Token]) -> list[tuple[int, int]]:
+    """Where explicit instantiations of kernels stand, `template __global__ void k<float>(...);`, which we make ourselves."""
+    found = []
+    for index, token in enumerate(tokens[:-1]):
+        if token.text == "template" and tokens[index + 1].text in ("__global__", "void"):
+            end = next((i for i in range(index, len(tokens)) if tokens[i].text in (";", "{")), index)
+            if tokens[end].text == ";" and any(t.text == "__global__" for t in tokens[index:end]):
+                found.append((token.offset, tokens[end].end))
+    return found
+
+
+def without_instantiations(text: str) -> str:
+    """The text with every explicit instantiation of a kernel blanked; lines stay."""
+    for start, end in reversed(instantiations(tokenize(text))):
+        text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+    return text
+
+
 def _shared(tokens: Sequence[Token], file: str) -> list[Edit]:
     """`extern __shared__ T name[];` as a reference to the thread's dynamic shared memory."""
     edits: list[Edit] = []
@@ -143,7 +181,10 @@ def _shared(tokens: Sequence[Token], file: str) -> list[Edit]:
             start -= 1
         end = next((i for i in range(index, len(tokens)) if tokens[i].text == ";"), index)
         statement = [t for t in tokens[start:end] if t.text not in ("extern", "__shared__")]
-        if not any(t.text == "extern" for t in tokens[start:end]):
+        dynamic = any(t.text == "extern" for t in tokens[start:end])
+        if not dynamic or depths[index] == 0:  # C++ has `alignas` elsewhere in a declaration than CUDA
+            edits.extend((t.offset, t.end, "__align__") for t in tokens[start:end] if t.text == "alignas")
+        if not dynamic:
             # The macro says `static` itself.
             edits.extend((t.offset, t.end, "") for t in tokens[start:end] if t.text == "static")
             continue

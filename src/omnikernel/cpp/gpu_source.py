@@ -21,6 +21,7 @@ from typing import Any
 from .. import __version__
 from . import build
 from .driver import include_folders, nvrtc
+from .emulation import without_instantiations
 from .entries import spelled
 from .source import Function, Type, definitions
 from .tokens import matching, tokenize
@@ -75,10 +76,10 @@ def _floats(recipe: GpuRecipe) -> dict[str, str]:
 
 def translation_unit(recipe: GpuRecipe) -> str:
     """All that the compiler reads."""
-    text = recipe.text
+    text = without_instantiations(recipe.text)
     tokens = tokenize(text)
     for token in reversed([t for t in tokens if t.text == "__global__"]):
-        text = text[: token.offset] + "__device__ __forceinline__" + text[token.end :]
+        text = text[: token.offset] + "__device__" + text[token.end :]
     for start, end in sorted(_launch_bounds(text), reverse=True):
         text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
     bounds = {d.name: _attributes(d.prefix) for d in definitions(tokens) if d.is_kernel}
