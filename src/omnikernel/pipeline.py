@@ -17,6 +17,7 @@ from .lower.kernel import lower_kernel
 from .lower.lanes import Target
 from .passes.alias import find_roots, written_and_read
 from .passes.contract import contract
+from .passes.exchange import exchange
 from .passes.merge import merge
 from .passes.schedule import schedule
 from .passes.uncarry import uncarry
@@ -110,6 +111,8 @@ def compile_kernel(
         verify(kernel, "contract")
     kernel = uncarry(kernel)  # loops carry numbers instead of tiles of pointers
     verify(kernel, "uncarry")
+    kernel = exchange(kernel)  # partners of elements, as sorting wants them, need no reduction
+    verify(kernel, "exchange")
     kernel = merge(kernel)  # neighbouring reductions share a nest
     verify(kernel, "merge")
     kernel = unscale(kernel)  # dots of micro-scaled operands become plain ones

@@ -158,6 +158,13 @@ _add("shape", "tt.expand_dims", 1, 1, "Inserts an extent of 1 at `axis`.")
 _add("shape", "tt.broadcast", 1, 1, "Repeats along extents of 1.")
 _add("shape", "tt.reshape", 1, 1, "Row-major reinterpretation; `allow_reorder` is not used.")
 _add("shape", "tt.trans", 1, 1, "Permutes dimensions: result dim i is source dim order[i].")
+_add(
+    "shape",
+    "tile.flip tile.partner",
+    1,
+    1,
+    "The other element along `axis`, whose extent is 2. Made by passes/exchange.py; a partner is read in its own block.",
+)
 
 _add("shape", "tt.join", 2, 1, "A new innermost extent of 2: the first operand at 0, the second at 1.")
 _add("shape", "tt.split", 1, 2, "The inverse of tt.join: what lies at 0 and at 1 of the innermost extent.")

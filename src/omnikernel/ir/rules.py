@@ -191,6 +191,13 @@ def reshape(op: Op) -> None:
         raise Wrong(f"{source.size} elements reshaped to {made.size}")
 
 
+@rule("tile.flip", "tile.partner")
+def flip(op: Op) -> None:
+    source, made = _moved(op)
+    if made.shape != source.shape or source.shape[op.attributes["axis"]] != 2:
+        raise Wrong(f"{made} from {source} along axis {op.attributes['axis']}")
+
+
 @rule("tt.trans")
 def trans(op: Op) -> None:
     source, made = _moved(op)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.tile import Constant, Op, Value
 from ..ir.types import Pointer, Scalar, element_of
 from ..llvm.emit import I1, I64, Builder, LType, LValue, Section
-from .index import SHAPE_OPS, Index, operand_index, source_index
+from .index import SHAPE_OPS, Index, operand_index, operand_indices, source_index
 from .lanes import ELEMENTWISE, Lanes, is_narrow, register_type
 from .linear import Linear, add
 
@@ -193,6 +193,8 @@ class Evaluator:
         op = self.function.definition(value)
         if op.name in SHAPE_OPS:
             reads = [(op.operands[0], self.source(op, index))]
+        elif op.name == "tile.partner":
+            reads = operand_indices(op, value, index, self.bits, self.sum)
         elif op.name in EVALUATE:
             return []
         else:

@@ -22,6 +22,7 @@ from .index import Add, Bits, Index, operand_index, operand_indices, reshape_ind
 from .lanes import Lanes, is_narrow
 from .memory import OPEN, store_lanes
 from .nest import Nest, choose_lane_dim, is_cube, shape_index
+from .shape import block_lanes
 from .transpose import crosses, materialise_turned, turns
 
 Statement = Callable[["FunctionLowering", Op], None]
@@ -250,8 +251,10 @@ class FunctionLowering:
             return roots
 
         everything = [*values, *([stores] if stores else []), *masks]
-        dim = -1 if scalar else choose_lane_dim(ev, shape, at(everything), at([stores] if stores else []))
+        dim = -1 if scalar else 0 if flat else choose_lane_dim(ev, shape, at(everything), at([stores] if stores else []))
         nest = Nest(ev, shape, dim, at(everything), at(masks))
+        if flat:
+            nest.lanes = min(shape[dim], max(nest.lanes, block_lanes(self, everything)))
         index = shape_index(shape)
         order = [d for d in range(len(shape)) if d != dim] + ([dim] if dim >= 0 else [])
         before = self.b._next
@@ -264,7 +267,9 @@ class FunctionLowering:
         assert isinstance(type_, Tensor)
         buffer = into or self.buffer(type_.shape, type_.element, wide=self.is_wide(value))
         self.settle([value], type_.shape, keep=False, skip=value)
-        dim = choose_lane_dim(Evaluator(self, flow=True), type_.shape, lambda index: [(value, index)], lambda _: [])
+        dim = -1
+        if not is_cube(type_.shape):
+            dim = choose_lane_dim(Evaluator(self, flow=True), type_.shape, lambda index: [(value, index)], lambda _: [])
         if turns(self, value, dim):
             materialise_turned(self, value, buffer, dim)
         else:

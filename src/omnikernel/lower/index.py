@@ -7,8 +7,9 @@ reshape only moves bits: a lane pattern stays a pattern of constants.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.tile import Op, Value
 from ..ir.types import shape_of
@@ -95,7 +96,35 @@ def reshape_index(
     )
 
 
-SHAPE_OPS = frozenset({"tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.splat", "tt.unsplat"})
+def flip_index(index: Index, axis: int, bits: Bits, add: Add) -> Index:
+    """The index of the other element along an axis of two."""
+    ix = index[axis]
+    if ix.pattern:
+        flipped = replace(ix, pattern=tuple(1 - p for p in ix.pattern))  # the base is 0
+    elif ix.base.text in ("0", "1"):
+        flipped = replace(ix, base=LValue("1" if ix.base.text == "0" else "0", I64))
+    else:
+        flipped = replace(ix, base=bits(add(ix.base, LValue("1", I64), ix.level), 0, 1, 0, ix.level))
+    return (*index[:axis], flipped, *index[axis + 1 :])
+
+
+@functools.lru_cache(maxsize=256)
+def _partners(patterns: tuple[tuple[int, ...], ...], axis: int) -> tuple[int, ...] | None:
+    lanes = len(patterns[axis])
+    places = list(zip(*(p or (0,) * lanes for p in patterns), strict=True))
+    lane_at = {place: lane for lane, place in enumerate(places)}
+    found = [lane_at.get((*place[:axis], 1 - place[axis], *place[axis + 1 :])) for place in places]
+    return None if None in found else tuple(lane for lane in found if lane is not None)
+
+
+def partner_lanes(index: Index, axis: int) -> tuple[int, ...] | None:
+    """For every lane the one at the other element along an axis of two; None where some partner is no lane."""
+    return _partners(tuple(ix.pattern for ix in index), axis) if index[axis].pattern else None
+
+
+SHAPE_OPS = frozenset(
+    {"tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.splat", "tt.unsplat", "tile.flip"}
+)
 
 
 def source_index(op: Op, index: Index, bits: Bits, add: Add) -> Index:
@@ -115,6 +144,8 @@ def source_index(op: Op, index: Index, bits: Bits, add: Add) -> Index:
         for result_dim, source_dim in enumerate(op.attributes["order"]):
             moved[source_dim] = index[result_dim]
         return tuple(moved)
+    if op.name in ("tile.flip", "tile.partner"):
+        return flip_index(index, op.attributes["axis"], bits, add)
     return reshape_index(index, shape_of(op.results[0].type), source, bits, add)
 
 
@@ -138,6 +169,9 @@ def operand_indices(
     """What a tile's op reads for the element of one of its results at an index."""
     if op.name in SHAPE_OPS:
         return [(op.operands[0], source_index(op, index, bits, add))]
+    if op.name == "tile.partner":
+        near = partner_lanes(index, op.attributes["axis"]) is not None
+        return [(op.operands[0], index if near else source_index(op, index, bits, add))]
     if op.name == "tt.join":
         return [(operand, index[:-1]) for operand in op.operands]
     if op.name == "tt.split":

@@ -102,6 +102,11 @@ class Lanes:
         wide = b.splat(self._wide, lanes) if self._wide is not None else None
         return Lanes(self.type, raw, wide)
 
+    def each(self, change: Callable[[LValue], LValue]) -> Lanes:
+        """The same change to every form there is: one that moves lanes."""
+        raw, wide = self._raw, self._wide
+        return Lanes(self.type, change(raw) if raw is not None else None, change(wide) if wide is not None else None)
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from math import prod
+
 from ..ir.tile import Op
 from ..ir.types import Tensor, element_of, shape_of
 from ..llvm.emit import I64, LType, LValue
@@ -10,6 +13,7 @@ from .function import FunctionLowering, statement
 from .index import ZERO, Index
 from .linear import Linear
 from .memory import OPEN, load_lanes, store_lanes
+from .nest import LANES
 
 
 def in_memory(fl: FunctionLowering, op: Op, position: int) -> Buffer:
@@ -55,37 +59,80 @@ def lower_gather(fl: FunctionLowering, op: Op) -> None:
     fl.bind(op.result, made)
 
 
+# Tables that neighbouring elements count in by turns, so that one need not wait for the store of an equal one before it.
+# The loop over them is short on purpose: a processor foresees that a load must wait for a store by where the two stand
+# in the code, and in a long row of counts each place meets its equal too seldom to be foreseen.
+TABLES = 2
+
+
 @statement("tt.histogram")
 def lower_histogram(fl: FunctionLowering, op: Op) -> None:
-    """Counts one element at a time; the element's bits are an unsigned number, whatever its width."""
+    """Counts in several tables, which are then added; what is not counted goes to one bin more.
+
+    An element's bits are an unsigned number, whatever its width.
+    """
     b = fl.b
     assert isinstance(op.result.type, Tensor)
     (bins,) = op.result.type.shape
-    counts = fl.buffer((bins,), element_of(op.result.type))
-    fl.settle(op.operands, shape_of(op.operands[0].type), keep=False)
-    lanes = min(bins, 32)
-    zero = b.zero(LType(counts.memory.scalar, lanes))
-    scalar = counts.memory
+    element = element_of(op.result.type)
+    shape = shape_of(op.operands[0].type)
+    counts = fl.buffer((bins,), element)
+    scalar, bytes_ = counts.memory, counts.memory.bits // 8
+    fl.settle(op.operands, shape, keep=False)
+    many = TABLES if bins <= min(1024, prod(shape)) else 1
+    lanes = min(bins, LANES)
+    row = bins + lanes  # the bin more, and whole vectors
+    tables = fl.buffer((many * row,), element)
+    places = b.slot(f"[{LANES} x i64]", b.fresh("places"), 64)
+
+    def at(pointer: LValue, i: LValue | int) -> LValue:
+        return b.gep(scalar.scalar, pointer, b.integer(I64, i) if isinstance(i, int) else i)
 
     def clear(i: LValue, _: list[LValue]) -> list[LValue]:
-        b.store(zero, b.gep(scalar.scalar, counts.pointer, i), scalar.bits // 8)
+        b.store(b.zero(LType(scalar.scalar, lanes)), at(tables.pointer, i), bytes_)
         return []
 
-    b.loop(b.integer(I64, 0), b.integer(I64, bins), lanes, [], clear)
-
     def step(ev: Evaluator, index: Index) -> None:
-        value = ev.evaluate(op.operands[0], index)[0].raw(b)
-        wide = b.integer_cast(value, "i64", signed=False)
-        counted = b.icmp("ult", wide, b.integer(I64, bins))
-        if len(op.operands) > 1:
-            counted = b.and_(counted, ev.evaluate(op.operands[1], index)[0].raw(b))
+        width = max(len(ix.pattern) for ix in index)
+        place = _counted_at(ev, op, index, bins, width)
+        if not width:
+            count(place, 0)
+            return
+        b.store(place, places, 8)
+        turns = min(many, width)
 
-        def count() -> list[LValue]:
-            place = b.gep(scalar.scalar, counts.pointer, wide)
-            b.store(b.add(b.load(scalar, place, scalar.bits // 8), b.integer(scalar, 1)), place, scalar.bits // 8)
+        def some(i: LValue, _: list[LValue]) -> list[LValue]:
+            for k in range(turns):
+                count(b.load(I64, b.gep("i64", b.gep("i64", places, i), b.integer(I64, k)), 8), k)
             return []
 
-        b.branch(counted, count)
+        b.loop(b.integer(I64, 0), b.integer(I64, width), turns, [], some)
 
-    fl.nest(shape_of(op.operands[0].type), op.operands, step, scalar=True)
+    def count(place: LValue, table: int) -> None:
+        bin_ = at(at(tables.pointer, table * row), place)
+        b.store(b.add(b.load(scalar, bin_, bytes_), b.integer(scalar, 1)), bin_, bytes_)
+
+    def total(i: LValue, _: list[LValue]) -> list[LValue]:
+        vector = LType(scalar.scalar, lanes)
+        rows = [b.load(vector, at(at(tables.pointer, k * row), i), bytes_) for k in range(many)]
+        b.store(functools.reduce(b.add, rows), at(counts.pointer, i), bytes_)
+        return []
+
+    b.loop(b.integer(I64, 0), b.integer(I64, many * row), lanes, [], clear)
+    fl.nest(shape, op.operands[:1], step, masks=op.operands[1:])
+    b.loop(b.integer(I64, 0), b.integer(I64, bins), lanes, [], total)
     fl.bind(op.result, counts)
+
+
+def _counted_at(ev: Evaluator, op: Op, index: Index, bins: int, lanes: int) -> LValue:
+    """The bin of each lane as i64, the one past the last for what is not counted."""
+    b = ev.b
+    mask, _ = ev.mask(op.operands[1], index) if len(op.operands) > 1 else OPEN
+    raw = ev.spread(ev.evaluate(op.operands[0], index), lanes).raw(b)
+    narrow = "i32" if raw.type.bits < 64 else "i64"
+    wide = b.integer_cast(raw, narrow, signed=False)
+    past = b.integer(wide.type, bins)
+    found = b.intrinsic("umin", wide.type, wide, past)
+    if mask is not None:
+        found = b.select(b.splat(mask, lanes) if lanes else mask, found, past)
+    return b.integer_cast(found, "i64", signed=False)

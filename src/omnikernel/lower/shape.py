@@ -8,18 +8,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ..ir.tile import Op
+from ..ir.tile import Op, Value
 from ..ir.types import shape_of
 from ..llvm.emit import I1, I64, LType, LValue
+from ..passes.exchange import BLOCK
 from .evaluate import Evaluator, Placed, evaluates
-from .index import Index, operand_indices
+from .index import Index, operand_indices, partner_lanes
 from .lanes import Lanes
+
+if TYPE_CHECKING:
+    from .function import FunctionLowering
 
 
 @evaluates("tt.split")
 def evaluate_split(ev: Evaluator, op: Op, index: Index) -> Sequence[Placed]:
     return [ev.evaluate(*operand_indices(op, result, index, ev.bits, ev.sum)[0]) for result in op.results]
+
+
+@evaluates("tile.partner")
+def evaluate_partner(ev: Evaluator, op: Op, index: Index) -> Sequence[Placed]:
+    """A shuffle where every lane's partner is a lane; otherwise the operand at the other place."""
+    order = partner_lanes(index, op.attributes["axis"])
+    value, level = ev.evaluate(*operand_indices(op, op.result, index, ev.bits, ev.sum)[0])
+    if order is None or not value.lanes:
+        return [(value, level)]
+    with ev.at(level):
+        return [(value.each(lambda form: ev.b.shuffle(form, None, order)), level)]
+
+
+def block_lanes(function: FunctionLowering, values: Sequence[Value]) -> int:
+    """How many lanes a nest needs so that every partner it reads is one of them; 0 where it reads none."""
+    seen: set[Value] = set()
+    stack = list(values)
+    while stack:
+        current = stack.pop()
+        if current in seen or current in function.bindings:
+            continue
+        seen.add(current)
+        op = function.definition(current)
+        if op.name == "tile.partner":
+            return BLOCK
+        stack.extend(op.operands)
+    return 0
 
 
 @evaluates("tt.join")

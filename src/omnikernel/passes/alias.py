@@ -98,6 +98,8 @@ class _Finder:
             "tt.expand_dims",
             "tt.reshape",
             "tt.trans",
+            "tile.flip",
+            "tile.partner",
             "tt.unsplat",
             "tt.bitcast",
         )

@@ -20,6 +20,7 @@ from ..ir.ops import SCHEMA, Effect
 from ..ir.tile import Block, Function, Op, Region, Value, walk
 from ..ir.types import Tensor
 from .alias import Roots
+from .exchange import kept_between
 from .injective import is_injective
 
 
@@ -88,6 +89,7 @@ class _Scheduler:
         self.uses: dict[Value, frozenset[Op]] = {}
         self.cost: dict[Value, float] = {}
         self.loaded: set[Value] = set()  # depends on a load
+        self.cuts: set[Value] = set()  # of chains of compare-and-swaps
         self._index(function.body, None)
 
     def _index(self, region: Region, parent: Op | None) -> None:
@@ -122,6 +124,7 @@ class _Scheduler:
                 self.cost[result] = min(own + behind, 1000)
                 if loads or op.name == "tt.load":
                     self.loaded.add(result)
+        self.cuts = kept_between(lazy, self.users)
         for op in reversed(lazy):
             for result in op.results:
                 self.decide(op, result)
@@ -146,7 +149,7 @@ class _Scheduler:
             return
         block, _ = self.place[op]
         nested = any(self.place[s][0] is not block for s in sinks)
-        if op.name == "tt.load" and self.clobbered(op, sinks):
+        if value in self.cuts or (op.name == "tt.load" and self.clobbered(op, sinks)):
             self.keep[value] = Keep.EAGER
         elif self.broadcast_dear(value) or (self.worth_keeping(op, value) and self.repeated(op, uses)):
             self.keep[value] = Keep.EAGER if nested else Keep.FIRST

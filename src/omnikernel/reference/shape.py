@@ -40,6 +40,11 @@ def trans(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
     return [np.transpose(args[0], op.attributes["order"])]
 
 
+@means("tile.flip", "tile.partner")
+def flip(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
+    return [np.flip(args[0], op.attributes["axis"])]
+
+
 @means("tt.join")
 def join(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
     return [np.stack(args, axis=-1)]
