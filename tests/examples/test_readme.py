@@ -25,8 +25,9 @@ def run(tmp_path: Path, *blocks: str) -> ModuleType:
     return module
 
 
-def test_there_are_three_blocks() -> None:
-    assert [("torch" in b, "jax" in b) for b in BLOCKS] == [(False, False), (True, False), (False, True)]
+def test_there_are_four_blocks() -> None:
+    words = [("torch" in b, "jax" in b, "omnikernel" in b) for b in BLOCKS]
+    assert words == [(False, False, False), (True, False, False), (False, True, False), (False, False, True)]
 
 
 def test_numpy(tmp_path: Path) -> None:
@@ -44,3 +45,7 @@ def test_jax(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     module = run(tmp_path, BLOCKS[0], BLOCKS[2])
     assert (module.z == module.x + 1).all()
+
+
+def test_operator(tmp_path: Path) -> None:
+    run(tmp_path, BLOCKS[0], BLOCKS[3])
