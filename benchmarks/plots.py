@@ -37,7 +37,7 @@ def ratios(rows: list[Record], path: Path) -> Path:
     axes.xaxis.set_minor_formatter("{x:g}" if axes.get_xlim()[1] < 20 * axes.get_xlim()[0] else "")
     axes.tick_params(axis="x", which="minor", labelsize=7)
     axes.grid(axis="both", linewidth=0.3)
-    axes.set_xlabel("how many times faster (1 thread, log scale; below 1: slower; hollow: autotuned; bar: the goal)")
+    axes.set_xlabel("times as fast, 1 thread (hollow: autotuned; bar: the goal)")
     axes.legend(loc="best", fontsize=8)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)

@@ -55,7 +55,7 @@ def narrow_matmul(size: int, dtype: Any, typical: Constants) -> Row:
     return Row(
         f"matmul {name} {size}", (product_launch(a, b, out, typical),), (out,), lambda: (matmul_example.reference(a, b),),
         2e-2 if name == "bfloat16" else 3e-3, (Goal("upcast", 1.1),),
-        peers={"upcast": lambda: torch.mm(ta.float(), tb.float(), out=tout), "torch": lambda: torch.mm(ta, tb)},
+        peers={"upcast": lambda: torch.mm(ta.float(), tb.float(), out=tout)},
         flops=2.0 * size**3, bytes=6.0 * size**2, note="upcast: both to f32, then torch.mm in f32",
     )  # fmt: skip
 
