@@ -20,7 +20,7 @@ from ..passes.schedule import Keep, Schedule, is_lazy
 from .evaluate import Buffer, Evaluator, evaluate_elementwise, memory_type
 from .index import Add, Bits, Index, operand_index, operand_indices, reshape_index, symbolic_add, symbolic_bits
 from .lanes import Lanes, is_narrow
-from .memory import OPEN, store_lanes
+from .memory import OPEN, store_at, store_lanes
 from .nest import Nest, choose_lane_dim, is_cube, shape_index
 from .shape import block_lanes
 from .transpose import crosses, materialise_turned, turns
@@ -220,7 +220,7 @@ class FunctionLowering:
         values: Sequence[Value],
         step: Callable[[Evaluator, Index], None],
         *,
-        stores: Value | None = None,
+        stores: Sequence[Value] = (),
         masks: Sequence[Value] = (),
         scalar: bool = False,
     ) -> None:
@@ -230,7 +230,7 @@ class FunctionLowering:
             shape: the nest's extents.
             values: tiles of that shape (or scalars) that the step evaluates.
             step: emits one step.
-            stores: the pointer tile that the step stores through.
+            stores: the pointer tiles that the step stores through.
             masks: the masks of its stores.
             scalar: element by element, without lanes.
         """
@@ -250,8 +250,8 @@ class FunctionLowering:
 
             return roots
 
-        everything = [*values, *([stores] if stores else []), *masks]
-        dim = -1 if scalar else 0 if flat else choose_lane_dim(ev, shape, at(everything), at([stores] if stores else []))
+        everything = [*values, *stores, *masks]
+        dim = -1 if scalar else 0 if flat else choose_lane_dim(ev, shape, at(everything), at(stores))
         nest = Nest(ev, shape, dim, at(everything), at(masks))
         if flat:
             nest.lanes = min(shape[dim], max(nest.lanes, block_lanes(self, everything)))
@@ -339,14 +339,29 @@ class FunctionLowering:
 
     def ops(self, block: Block) -> None:
         """Lower the ops of a block, with its terminator."""
-        for op in block.ops:
-            self.op(op)
+        self.sequence(block.ops)
 
     def body(self, region: Region) -> Op:
         """Lower the only block of a structured region but its terminator, which is returned."""
-        for op in region.block.ops[:-1]:
-            self.op(op)
+        self.sequence(region.block.ops[:-1])
         return region.block.terminator
+
+    def sequence(self, ops: Sequence[Op]) -> None:
+        """Lower ops in order. Stores that share a nest stand at the first; pure ops between them come before it."""
+        grouped: set[Op] = set()
+        for at, op in enumerate(ops):
+            if op in grouped:
+                continue
+            group = self.schedule.groups.get(op)
+            if group is None:
+                self.op(op)
+                continue
+            between = ops[at + 1 : ops.index(group[-1])]
+            for inner in between:
+                if inner not in group:
+                    self.op(inner)
+            grouped.update(group, between)
+            lower_stores(self, group)
 
     def op(self, op: Op) -> None:
         if op.name not in SCHEMA:
@@ -425,26 +440,31 @@ def lower_assume(fl: FunctionLowering, op: Op) -> None:
 @statement("tt.store")
 def lower_store(fl: FunctionLowering, op: Op) -> None:
     """A scalar store, or the sink of a tile."""
-    from .memory import store_at
-
-    shape = shape_of(op.operands[0].type)
-    if not shape:
+    if shape_of(op.operands[0].type):
+        lower_stores(fl, [op])
+    else:
         store_at(Evaluator(fl, flow=True), op, ())
-        return
-    kept = fl.settle(op.operands, shape)
-    pointer, stored = op.operands[:2]
-    turned = not kept and crosses(fl, stored, pointer)
-    if turned:
-        fl.bind(stored, fl.materialise(stored))
+
+
+def lower_stores(fl: FunctionLowering, ops: Sequence[Op]) -> None:
+    """Tile stores of one shape in one nest."""
+    shape = shape_of(ops[0].operands[0].type)
+    kept = fl.settle([v for op in ops for v in op.operands], shape)
+    turned = [op.operands[1] for op in ops if not kept and crosses(fl, op.operands[1], op.operands[0])]
+    for value in turned:
+        fl.bind(value, fl.materialise(value))
 
     def step(ev: Evaluator, index: Index) -> None:
         for value, buffer in kept:
             fl.keep_lanes(ev, buffer, value, index)
-        store_at(ev, op, index)
+        for op in ops:
+            store_at(ev, op, index)
 
-    fl.nest(shape, [op.operands[1], *(v for v, _ in kept)], step, stores=op.operands[0], masks=op.operands[2:])
-    if turned:  # the buffer is this store's: what comes later may not be reached through here
-        del fl.bindings[stored]
+    values = [*(op.operands[1] for op in ops), *(v for v, _ in kept)]
+    masks = [mask for op in ops for mask in op.operands[2:]]
+    fl.nest(shape, values, step, stores=[op.operands[0] for op in ops], masks=masks)
+    for value in turned:  # the buffer is these stores': what comes later may not be reached through here
+        fl.bindings.pop(value, None)
     fl.finish(kept)
 
 

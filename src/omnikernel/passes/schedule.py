@@ -22,6 +22,7 @@ from ..ir.types import Tensor
 from .alias import Roots
 from .exchange import kept_between
 from .injective import is_injective
+from .neighbours import store_groups
 
 
 class Keep(Enum):
@@ -41,6 +42,7 @@ class Schedule:
     keep: dict[Value, Keep]
     packed: frozenset[Value]  # tiles that a dot reads: narrow floats are kept as f32
     sinks: dict[Value, frozenset[Op]]
+    groups: dict[Op, tuple[Op, ...]]  # the first of several stores that share a nest -> all of them
 
 
 # Rough nanoseconds a vector; what matters is which are more than a load and an add.
@@ -90,11 +92,16 @@ class _Scheduler:
         self.cost: dict[Value, float] = {}
         self.loaded: set[Value] = set()  # depends on a load
         self.cuts: set[Value] = set()  # of chains of compare-and-swaps
+        self.groups: dict[Op, tuple[Op, ...]] = {}
+        self.leader: dict[Op, Op] = {}  # a store of a group -> its first
         self._index(function.body, None)
 
     def _index(self, region: Region, parent: Op | None) -> None:
         for block in region.blocks:
             self.parent[block] = parent
+            for group in store_groups(block, self.roots):
+                self.groups[group[0]] = group
+                self.leader.update(dict.fromkeys(group, group[0]))
             for i, op in enumerate(block.ops):
                 self.place[op] = block, i
                 for value in (*op.operands, *(v for s in op.successors for v in s.operands)):
@@ -129,7 +136,7 @@ class _Scheduler:
             for result in op.results:
                 self.decide(op, result)
         packed = frozenset(v for op in walk(self.function.body) if op.name == "tt.dot" for v in op.operands[:2])
-        return Schedule(self.keep, packed, self.sinks)
+        return Schedule(self.keep, packed, self.sinks, self.groups)
 
     def decide(self, op: Op, value: Value) -> None:
         sinks: set[Op] = set()  # where what is behind the value is read
@@ -180,7 +187,7 @@ class _Scheduler:
 
     def repeated(self, op: Op, sinks: set[Op]) -> bool:
         """It is evaluated more than once: by several sinks, or in a loop that it does not belong to."""
-        if len(sinks) > 1:
+        if len({self.leader.get(sink, sink) for sink in sinks}) > 1:
             return True
         block, _ = self.place[op]
         for sink in sinks:
