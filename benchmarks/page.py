@@ -75,6 +75,15 @@ def cached_table(found: list[Record]) -> Iterator[str]:
         yield f"| {r['name']} | {r['cold_ms']:.1f} | {r['ms']:.1f} | {r['front_end_ms']:.1f} | {word} |"
 
 
+def sweep_table(found: list[Record]) -> Iterator[str]:
+    """Nanoseconds a unit of work: flat where the cost grows with the work."""
+    yield "| kernel | size | unit | ours, ns a unit | torch, ns a unit |"
+    yield "|---|---:|---|---:|---:|"
+    for r in found:
+        ours, theirs = (r["ms"][name] * 1e6 / r["units"] for name in ("ours", "torch"))
+        yield f"| {r['kernel']} | {r['size']} | {r['unit']} | {ours:.4g} | {theirs:.4g} |"
+
+
 def tables(run: Record) -> Iterator[str]:
     """The generated part of the page."""
     found = run["results"]
@@ -100,6 +109,8 @@ def tables(run: Record) -> Iterator[str]:
         yield from (
             f"| {r['name']} | {r['us']:.2f} | {'' if r['limit'] is None else r['limit']} |" for r in by_kind["launch"]
         )
+    if "sweep" in by_kind:
+        yield from ("", "### Time against size", "", *sweep_table(by_kind["sweep"]))
     missing = [(r["name"], r["why"]) for r in by_kind.get("failed", [])]
     missing += [(f"{r['name']}, {peer}", why) for r in rows for peer, why in r["left_out"].items()]
     if missing:

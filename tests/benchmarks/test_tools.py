@@ -32,6 +32,15 @@ OTHERS: list[dict[str, Any]] = [
     {"kind": "cached", "name": "c", "ms": 3.0, "front_end_ms": 0.0, "cold_ms": 30.0},
     {"kind": "launch", "name": "l", "us": 2.0, "limit": 3.0},
     {"kind": "ceiling", "name": "memory", "per_second": 1e10, "unit": "byte/s"},
+    {
+        "kind": "sweep",
+        "name": "s",
+        "kernel": "grow",
+        "size": 8,
+        "units": 8,
+        "unit": "element",
+        "ms": {"ours": 1.0, "torch": 2.0},
+    },
     {"kind": "failed", "name": "broken", "why": "wrong result"},
 ]
 
