@@ -71,7 +71,68 @@ module {
 """
 
 
+# A narrow float that a while loop starts from needs its bits before the loop; two stores with a hole between them, of two
+# lanes; the lesser of NaN and a converted integer, in one lane.
+NARROW_START = """\
+module {
+  tt.func public @kernel(%x: !tt.ptr<bf16>, %y: !tt.ptr<bf16>) attributes {noinline = false} {
+    %v = tt.load %x : !tt.ptr<bf16>
+    %s = arith.addf %v, %v : bf16
+    %one = arith.constant 1 : i32
+    %none = arith.constant 0 : i32
+    %r:2 = scf.while (%a = %s, %i = %none) : (bf16, i32) -> (bf16, i32) {
+      %go = arith.cmpi slt, %i, %one : i32
+      scf.condition(%go) %a, %i : bf16, i32
+    } do {
+    ^bb0(%a: bf16, %i: i32):
+      %b = arith.addf %a, %a : bf16
+      %j = arith.addi %i, %one : i32
+      scf.yield %b, %j : bf16, i32
+    }
+    tt.store %y, %r#0 : !tt.ptr<bf16>
+    tt.return
+  }
+}
+"""
+HOLE = """\
+module {
+  tt.func public @kernel(%x: !tt.ptr<i32>, %y: !tt.ptr<i32>) attributes {noinline = false} {
+    %0 = tt.make_range {end = 2 : i32, start = 0 : i32} : tensor<2xi32>
+    %1 = tt.splat %x : !tt.ptr<i32> -> tensor<2x!tt.ptr<i32>>
+    %2 = tt.addptr %1, %0 : tensor<2x!tt.ptr<i32>>, tensor<2xi32>
+    %3 = tt.load %2 : tensor<2x!tt.ptr<i32>>
+    %4 = arith.constant dense<2> : tensor<2xi32>
+    %5 = arith.muli %0, %4 : tensor<2xi32>
+    %6 = tt.splat %y : !tt.ptr<i32> -> tensor<2x!tt.ptr<i32>>
+    %7 = tt.addptr %6, %5 : tensor<2x!tt.ptr<i32>>, tensor<2xi32>
+    tt.store %7, %3 : tensor<2x!tt.ptr<i32>>
+    tt.return
+  }
+}
+"""
+LESSER = """\
+module {
+  tt.func public @kernel(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>) attributes {noinline = false} {
+    %v = tt.load %x : !tt.ptr<f32>
+    %zero = arith.constant 0.000000e+00 : f32
+    %nan = arith.divf %zero, %zero : f32
+    %n = arith.addf %v, %nan : f32
+    %i = arith.fptosi %n : f32 to i16
+    %u = arith.uitofp %i : i16 to f32
+    %m = arith.minnumf %n, %u : f32
+    %w = arith.maxnumf %u, %n : f32
+    %s = arith.addf %m, %w : f32
+    tt.store %y, %s : !tt.ptr<f32>
+    tt.return
+  }
+}
+"""
+
+
 KNOWN = [
+    pytest.param(NARROW_START, "bf16", id="narrow start of a while loop"),
+    pytest.param(HOLE, "i32", id="hole"),
+    pytest.param(LESSER, "f32", id="lesser of NaN"),
     pytest.param(ONE_LANE, "bf16", id="one lane"),
     pytest.param(RESHAPED_MASK, "f32", id="mask"),
     pytest.param(COLUMN, "f32", id="column"),
@@ -81,7 +142,7 @@ KNOWN = [
 @pytest.mark.parametrize(("text", "kind"), KNOWN)
 def test_found_program(text: str, kind: str) -> None:
     rng = np.random.default_rng(17)
-    arguments = [rng.normal(size=64).astype(np.float32).astype(DTYPES[kind]) for _ in range(2)]
+    arguments = [(9 * rng.normal(size=64)).astype(np.float32).astype(DTYPES[kind]) for _ in range(2)]
     program = Program(0, text, arguments, (1, 1, 1))
     want = run_reference(parse(text), program)
     for disjoint in (False, True):

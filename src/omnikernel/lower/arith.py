@@ -264,13 +264,16 @@ def minnum(b: Builder, x: LValue, y: LValue) -> LValue:
 
 
 def _skipping(b: Builder, x: LValue, y: LValue, *, most: bool) -> LValue:
-    if "avx512dq" in b.module.features and x.lanes:
+    if "avx512dq" in b.module.features and x.lanes * x.type.bits >= 128:
         # The instruction skips quiet NaN only, so signalling ones are made quiet first.
         quiet = [b.intrinsic("canonicalize", v.type, v) for v in (x, y)]
         instruction = x86.extremum(b, *quiet, most=most)
         if instruction is not None:
             return instruction
-    return b.intrinsic("maximumnum" if most else "minimumnum", x.type, x, y)
+    # Not llvm.maximumnum: LLVM 22 gives NaN for (NaN, y) on x86 where it knows that y is no NaN.
+    extreme = maximum(b, x, y) if most else minimum(b, x, y)
+    without_y = b.select(b.fcmp("uno", y, y), x, extreme)
+    return b.select(b.fcmp("uno", x, x), y, without_y)
 
 
 ORDER: dict[str, Emit] = {"maximumf": maximum, "minimumf": minimum, "maxnumf": maxnum, "minnumf": minnum}

@@ -162,6 +162,7 @@ def lower_while(fl: FunctionLowering, op: Op) -> None:
     for i, buffer in coming.items():
         fl.bind(before.args[i], buffer)
     scalars = _scalars(before.args)
+    inits = [fl.raw(op.operands[i]) for i in scalars]  # before the loop's first block: a raw form may be made here
     head, work, done = b.fresh("while"), b.fresh("do"), b.fresh("end")
     start = b.block
     b.jump(head)
@@ -170,7 +171,6 @@ def lower_while(fl: FunctionLowering, op: Op) -> None:
     places = [b.reserve() for _ in phis]
     for i, phi in zip(scalars, phis, strict=True):
         fl.bind(before.args[i], Lanes(before.args[i].type, phi))  # type: ignore[arg-type]
-    inits = [fl.raw(op.operands[i]) for i in scalars]
     trips = fl.trips
     fl.trips *= 8
     with fl.scope():
