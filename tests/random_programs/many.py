@@ -11,8 +11,9 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 from program_comparison import differences, options_of, run_compiled, run_reference
@@ -52,6 +53,37 @@ def batch(seeds: Sequence[int], until: float) -> tuple[int, list[str]]:
     return done, faults
 
 
+def results(batches: Sequence[range], until: float, workers: int) -> Iterator[tuple[int, list[str]]]:
+    """What each batch gives. Where a process dies, the batches that it took along run again, each seed by itself."""
+    left = list(batches)
+    with ProcessPoolExecutor(workers) as pool:
+        work = [(seeds, pool.submit(batch, seeds, until)) for seeds in batches]
+        try:
+            for seeds, future in work:
+                yield future.result()
+                left.remove(seeds)
+        except BrokenProcessPool:
+            pass
+    if left and len(left) < len(batches):
+        for seeds in left[: 2 * workers]:
+            for seed in seeds:
+                yield alone(seed, until)
+        yield from results(left[2 * workers :], until, workers)
+    elif left:
+        for seeds in left:
+            for seed in seeds:
+                yield alone(seed, until)
+
+
+def alone(seed: int, until: float) -> tuple[int, list[str]]:
+    """One seed in a process of its own."""
+    with ProcessPoolExecutor(1) as pool:
+        try:
+            return pool.submit(batch, [seed], until).result()
+        except BrokenProcessPool:
+            return 1, [f"seed {seed}: the process died"]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("first", type=int)
@@ -62,14 +94,12 @@ def main() -> int:
     until = time.time() + args.seconds
     last = args.first + args.count
     total, failed = 0, 0
-    with ProcessPoolExecutor(args.workers) as pool:
-        work = [pool.submit(batch, range(low, min(low + BATCH, last)), until) for low in range(args.first, last, BATCH)]
-        for future in work:
-            done, faults = future.result()
-            total += done
-            failed += len(faults)
-            for fault in faults:
-                print(fault, flush=True)
+    batches = [range(low, min(low + BATCH, last)) for low in range(args.first, last, BATCH)]
+    for done, faults in results(batches, until, args.workers):
+        total += done
+        failed += len(faults)
+        for fault in faults:
+            print(fault, flush=True)
     print(f"{total - failed} passed, {failed} failed (seeds from {args.first})")
     return 1 if failed else 0
 
