@@ -82,10 +82,13 @@ def _kernel_table(rows: list[Record], threads: int) -> Table:
 
 
 def scaling(rows: list[Record]) -> Iterator[tuple[Record, float]]:
-    """(row with more threads, times as fast as with one thread) for every row measured with one thread and with more."""
+    """(row with more threads, times as fast as with one thread) for every row measured with one thread and with more.
+
+    Without the row of the price of a program, whose programs write the same few cache lines: threads would fight for them.
+    """
     single = {r["name"]: r["ms"]["ours"] for r in rows if r["threads"] == 1}
     for record in rows:
-        if record["threads"] != 1 and record["name"] in single:
+        if record["threads"] != 1 and record["name"] in single and record["bytes"]:
             yield record, single[record["name"]] / record["ms"]["ours"]
 
 
