@@ -1,8 +1,11 @@
-"""The benchmark is a script beside its modules, not a package: its folder goes on the path, as `python FILE` does it."""
+"""The benchmark is a script beside its modules, not a package: its folder goes on the path.
+
+At the end of it: `operators` is a module there, and a package of the examples that other tests import.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
