@@ -128,8 +128,27 @@ module {
 }
 """
 
+# The low half of a product, which is a truncation, through a constant mask of one lane.
+LOW_HALF = """\
+module {
+  tt.func public @kernel(%x: !tt.ptr<i32>, %y: !tt.ptr<i32>) attributes {noinline = false} {
+    %0 = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
+    %1 = tt.splat %x : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>>
+    %2 = tt.addptr %1, %0 : tensor<4x!tt.ptr<i32>>, tensor<4xi32>
+    %3 = tt.load %2 : tensor<4x!tt.ptr<i32>>
+    %low, %high = arith.mulsi_extended %3, %3 : tensor<4xi32>
+    %4 = arith.constant dense<1> : tensor<4xi32>
+    %5 = arith.cmpi slt, %0, %4 : tensor<4xi32>
+    %6 = tt.splat %y : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>>
+    %7 = tt.addptr %6, %0 : tensor<4x!tt.ptr<i32>>, tensor<4xi32>
+    tt.store %7, %low, %5 : tensor<4x!tt.ptr<i32>>
+    tt.return
+  }
+}
+"""
 
 KNOWN = [
+    pytest.param(LOW_HALF, "i32", id="low half"),
     pytest.param(NARROW_START, "bf16", id="narrow start of a while loop"),
     pytest.param(HOLE, "i32", id="hole"),
     pytest.param(LESSER, "f32", id="lesser of NaN"),

@@ -434,10 +434,12 @@ class Builder:
     def masked_store(self, value: LValue, pointer: LValue, align: int, mask: LValue) -> None:
         """Lanes of mask to consecutive addresses; masked-off lanes touch no memory.
 
-        LLVM 22's x86 backend stores too many bytes where a value that it has widened (lanes under 32 bits, vectors under
-        128) meets a constant mask of one lane, so such a mask is kept from becoming a constant.
+        LLVM 22's x86 backend stores too many bytes where a truncated or widened value meets a constant mask of one lane:
+        it makes a scalar store of the wider type. Such a mask is kept from becoming a constant.
         """
-        if value.type.bits < 32 or value.type.bits * value.type.lanes < 128:
+        type_ = value.type
+        whole = type_.bits * type_.lanes >= 128 and (type_.bits == 64 or (type_.is_float and type_.bits == 32))
+        if not whole:
             mask = self.and_(mask, self.splat(self.hidden_true(), mask.lanes))
         name = f"llvm.masked.store.{value.type.suffix}.p0"
         self.module.declare(name, "void", [value.type, "ptr", "i32", mask.type])

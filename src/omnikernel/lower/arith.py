@@ -264,12 +264,13 @@ def minnum(b: Builder, x: LValue, y: LValue) -> LValue:
 
 
 def _skipping(b: Builder, x: LValue, y: LValue, *, most: bool) -> LValue:
-    if "avx512dq" in b.module.features and x.lanes * x.type.bits >= 128:
-        # The instruction skips quiet NaN only, so signalling ones are made quiet first.
-        quiet = [b.intrinsic("canonicalize", v.type, v) for v in (x, y)]
-        instruction = x86.extremum(b, *quiet, most=most)
-        if instruction is not None:
-            return instruction
+    # VRANGE skips quiet NaN only, so signalling ones are made quiet first: by VRANGE of a value with itself, since LLVM 22
+    # cannot lower llvm.canonicalize once it has narrowed one to two lanes.
+    quiet = [x86.extremum(b, v, v, most=most) for v in (x, y)]
+    if quiet[0] is not None and quiet[1] is not None:
+        instruction = x86.extremum(b, quiet[0], quiet[1], most=most)
+        assert instruction is not None
+        return instruction
     # Not llvm.maximumnum: LLVM 22 gives NaN for (NaN, y) on x86 where it knows that y is no NaN.
     extreme = maximum(b, x, y) if most else minimum(b, x, y)
     without_y = b.select(b.fcmp("uno", y, y), x, extreme)
