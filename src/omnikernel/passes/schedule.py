@@ -94,12 +94,13 @@ class _Scheduler:
         self.cuts: set[Value] = set()  # of chains of compare-and-swaps
         self.groups: dict[Op, tuple[Op, ...]] = {}
         self.leader: dict[Op, Op] = {}  # a store of a group -> its first
+        self.loads = [op.operands[0] for op in walk(function.body) if op.name == "tt.load"]
         self._index(function.body, None)
 
     def _index(self, region: Region, parent: Op | None) -> None:
         for block in region.blocks:
             self.parent[block] = parent
-            for group in store_groups(block, self.roots):
+            for group in store_groups(block, self.roots, self.loads):
                 self.groups[group[0]] = group
                 self.leader.update(dict.fromkeys(group, group[0]))
             for i, op in enumerate(block.ops):
