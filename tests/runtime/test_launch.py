@@ -100,7 +100,8 @@ def test_device_assert() -> None:
     with pytest.raises(DeviceAssertionError) as caught:
         kernel.run((100,), [7])
     assert (
-        str(caught.value) == "kernel 'fail', program (7, 0, 0): device-side assert failed: kernel.py:7: index out of range"
+        str(caught.value)
+        == "kernel 'fail', program (7, 0, 0): device-side assert failed: kernel.py:7: index out of range"
     )
 
 

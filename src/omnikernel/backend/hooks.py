@@ -53,6 +53,8 @@ def install() -> None:
         wrap(jit.JITFunction, "run", _run)
         wrap(compiler, "get_cache_manager", diskcache.checked_manager)
         wrap(compiler.CompiledKernel, "_init_handles", _init_handles)
+        if hasattr(compiler.CompiledKernel, "__del__"):  # from Triton 3.8 on
+            wrap(compiler.CompiledKernel, "__del__", _delete)
         wrap(compiler.CompiledKernel, "__getitem__", _launch_compiled)
         wrap(testing, "do_bench_cudagraph", tuning.without_graph)
         tuning.install(autotuner, wrap)
@@ -201,11 +203,19 @@ def _init_handles(stock: Callable[..., Any]) -> Callable[..., Any]:
         ours = self.metadata.target.backend == "cpu"
         with places.using(places.driver_for("cpu" if ours else "gpu")):
             stock(self)
-        if ours and hasattr(self, "_module_pid"):
-            # Triton 3.9 would ask the then active driver, perhaps a GPU's, to unload our code.
-            self._module_pid = None
 
     return init_handles
+
+
+def _delete(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Our code is dropped with its Executable: the then active driver, perhaps a GPU's, is not asked to unload it."""
+
+    def delete(self: Any) -> None:
+        target = getattr(getattr(self, "metadata", None), "target", None)
+        if getattr(target, "backend", "") != "cpu":
+            stock(self)
+
+    return delete
 
 
 def _launch_compiled(stock: Callable[..., Any]) -> Callable[..., Any]:

@@ -50,9 +50,7 @@ def uniform(index: Index) -> bool:
     return all(ix.uniform for ix in index)
 
 
-def _piece(
-    parts: Sequence[tuple[Ix, int]], low: int, extent: int, bits: Bits, add: Add
-) -> Ix:
+def _piece(parts: Sequence[tuple[Ix, int]], low: int, extent: int, bits: Bits, add: Add) -> Ix:
     """The index of a dimension of `extent` elements, each `low` elements of the row-major order apart.
 
     `parts` are the other shape's indices with the distance of their elements; all distances and extents are powers
@@ -85,9 +83,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
     return strides
 
 
-def reshape_index(
-    index: Index, shape: Sequence[int], source: Sequence[int], bits: Bits, add: Add
-) -> Index:
+def reshape_index(index: Index, shape: Sequence[int], source: Sequence[int], bits: Bits, add: Add) -> Index:
     """The index in a tile of shape `source` of what lies at `index` in its row-major reshape to `shape`."""
     parts = [(ix, d) for ix, d, extent in zip(index, _strides(shape), shape, strict=True) if extent > 1]
     return tuple(
@@ -163,9 +159,7 @@ def symbolic_add(a: LValue, b: LValue, level: int) -> LValue:
     return LValue(f"({a.text}+{b.text})", I64)
 
 
-def operand_indices(
-    op: Op, result: Value, index: Index, bits: Bits, add: Add
-) -> list[tuple[Value, Index]]:
+def operand_indices(op: Op, result: Value, index: Index, bits: Bits, add: Add) -> list[tuple[Value, Index]]:
     """What a tile's op reads for the element of one of its results at an index."""
     if op.name in SHAPE_OPS:
         return [(op.operands[0], source_index(op, index, bits, add))]
