@@ -118,7 +118,8 @@ class Evaluator:
 
     def once(self, key: Any, level: int, make: Callable[[], Any]) -> Any:
         """What `make` emits at a level, made once while that level is open."""
-        if key not in self.memo:
+        # What was made further in than it is wanted now does not dominate this use, and is made again.
+        if key not in self.memo or self.memo[key][1] > level:
             with self.at(level):
                 made = make()
             self.memo[key] = made, level
