@@ -18,7 +18,7 @@ ROWS = (
     ("ir",),
     ("ttir",),
     ("lower", "passes", "llvm"),
-    ("runtime", "pipeline"),
+    ("artefact", "runtime", "pipeline"),
     (
         "cli",
         "commands",

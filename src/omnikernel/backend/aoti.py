@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .hooks import wrap
 
 if TYPE_CHECKING:
-    from ..pipeline import Artefact, Parameter
+    from ..artefact import Artefact, Parameter
 
 # Inductor hands over: a pointer's value, the address of an int64 or float, of a bool for i1.
 _HEAD = """

@@ -18,7 +18,7 @@ from triton.backends.compiler import BaseBackend, GPUTarget, Language
 from .options import CPUOptions, parse
 
 if TYPE_CHECKING:
-    from ..pipeline import Artefact, Options
+    from ..artefact import Artefact, Options
 
 # Triton's own passes, run in this order where the release has them. Those of its GPU backends, and loop-invariant
 # code motion besides, which GPUs leave to a later dialect.
@@ -56,7 +56,7 @@ def make_so(module: Any, metadata: dict[str, Any], options: CPUOptions) -> bytes
     Raises:
         triton.compiler.errors.CompilationError: the kernel uses something that cannot be compiled for the CPU.
     """
-    from ..pipeline import Options
+    from ..artefact import Options
     from ..runtime.cache import pack
     from .failures import as_compilation_errors
 

@@ -1,7 +1,7 @@
 """The C functions through which launches reach the user's functions.
 
 In: a source's functions. Out: C++ text that is compiled after the source. Every entry has the form of a compiled kernel (see
-`omnikernel.pipeline.Artefact`): 64-bit slots for the arguments, the grid, a range of programs, scratch, and where to put
+`omnikernel.artefact.Artefact`): 64-bit slots for the arguments, the grid, a range of programs, scratch, and where to put
 a failure. So the thread pool and the XLA handler run C++ and Triton kernels alike. A program is a block of the grid.
 
 Slots: those of the parameters in order (a view: address, sizes, strides), then for a kernel the block's x, y, z and the bytes

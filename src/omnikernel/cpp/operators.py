@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..artefact import Artefact
 from ..errors import ArgumentTypeError
-from ..pipeline import Artefact
 from ..runtime.arrays import Where
 from .arguments import bind, check_sizes, expected_array, names_of, scalar_bits
 from .source import Function, Type

@@ -159,7 +159,7 @@ def load_object(data: bytes, name: str) -> Loaded:
 
 
 def function_at(address: int) -> Any:
-    """A ctypes function with the signature documented in `pipeline.Artefact`."""
+    """A ctypes function with the signature documented in `artefact.Artefact`."""
     kind = ctypes.CFUNCTYPE(
         ctypes.c_int32,
         ctypes.c_void_p,

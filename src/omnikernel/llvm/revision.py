@@ -17,6 +17,10 @@ def revision() -> str:
     """Our version and a digest of the compiler's sources."""
     package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
-    for path in [package / "pipeline.py", *(p for folder in _FOLDERS for p in sorted((package / folder).glob("*.py")))]:
+    for path in [
+        package / "artefact.py",
+        package / "pipeline.py",
+        *(p for folder in _FOLDERS for p in sorted((package / folder).glob("*.py"))),
+    ]:
         digest.update(path.name.encode() + path.read_bytes())
     return f"{__version__}+{digest.hexdigest()[:16]}"

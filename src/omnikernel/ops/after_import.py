@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -15,10 +16,10 @@ from types import ModuleType
 
 
 class _Then(Loader):
-    """Loads a module as its own loader would, then makes the calls."""
+    """Loads a module as its own loader would, then makes the calls of the finder, whose wait is over."""
 
-    def __init__(self, loader: Loader, calls: list[Callable[[], None]]) -> None:
-        self._loader, self._calls = loader, calls
+    def __init__(self, loader: Loader, finder: _Finder) -> None:
+        self._loader, self._finder = loader, finder
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -28,26 +29,32 @@ class _Then(Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        for call in self._calls:
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        for call in self._finder.calls:
             call()
 
 
 class _Finder(MetaPathFinder):
-    """Waits for one module, then for nothing."""
+    """Waits until one module is imported. Whoever only looks for the module does not end the wait."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.calls: list[Callable[[], None]] = []
+        self._asking = threading.local()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != self.name:
+        if name != self.name or getattr(self._asking, "others", False):
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self._asking.others = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asking.others = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Then(spec.loader, self.calls)
+            spec.loader = _Then(spec.loader, self)
         return spec
 
 

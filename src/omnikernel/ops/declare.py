@@ -217,6 +217,8 @@ class Operator:
 
     def bind_torch(self) -> None:
         """Make the dispatcher's entry now; called when torch is or becomes loaded."""
+        if OPERATORS.get(self.name) is not self:  # declared again before torch was there
+            return
         handler = self._bind("torch")
         torch = sys.modules["torch"]
         self._handlers[torch.Tensor] = self._handlers[torch.nn.Parameter] = handler
@@ -328,7 +330,7 @@ def op(
             )
         if other is not None:  # declared again, e.g. in a notebook
             other.forget()
-        launches.install()
+        after_import.when_loaded("triton", launches.install)  # not needed before, nor where all kernels are shipped
         made = OPERATORS[name] = Operator(function, schema)
         after_import.when_loaded("torch", made.bind_torch)
         return made

@@ -98,7 +98,7 @@ def written_arguments(compiled: Any, kernel: Any) -> tuple[tuple[int, str], ...]
         compiled: what a launch or a warm-up returned.
         kernel: the kernel, for its parameters' names.
     """
-    from ..pipeline import Parameter
+    from ..artefact import Parameter
     from ..runtime.cache import unpack
     from ..runtime.launch import Launcher
 
@@ -117,8 +117,8 @@ def written_arguments(compiled: Any, kernel: Any) -> tuple[tuple[int, str], ...]
 
 def _of_text(ttir: str) -> Sequence[Any]:
     """The parameters of a kernel compiled for another device, from its TTIR."""
+    from ..artefact import Parameter
     from ..passes.alias import find_roots, written_and_read
-    from ..pipeline import Parameter
     from ..ttir import parse
 
     kernel = parse(ttir, "")

@@ -22,10 +22,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..artefact import Artefact, Options, Parameter
 from ..errors import CorruptArtefact
 from ..ir.types import FLOAT_BITS, INTEGER_BITS, Pointer, Scalar
 from ..llvm.revision import revision
-from ..pipeline import Artefact, Options, Parameter
 
 if TYPE_CHECKING:
     from ..lower.lanes import Target

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from ..artefact import Parameter
 from ..ir.types import Pointer, Scalar
-from ..pipeline import Parameter
 from . import pool
 from .launch import Executable, Launcher
 

@@ -19,9 +19,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from .. import config
+from ..artefact import Artefact, Parameter
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceAssertionError
 from ..ir.types import Pointer, Scalar
-from ..pipeline import Artefact, Parameter
 from . import cache
 from .arrays import DTYPES, ArrayView, Where, view_at
 from .pool import Grid, pool

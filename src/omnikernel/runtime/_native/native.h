@@ -15,7 +15,7 @@
 #error "the extension relies on the GIL and on its object layout"
 #endif
 
-/* The entry point of a compiled kernel; see omnikernel.pipeline.Artefact. */
+/* The entry point of a compiled kernel; see omnikernel.artefact.Artefact. */
 typedef int32_t (*ok_kernel)(const uint64_t *args, const int32_t grid[3], int64_t first, int64_t last, void *arena,
                              void *fault);
 
