@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from . import config
 from .artefact import Artefact, Options, Parameter
@@ -16,14 +17,27 @@ from .lower.kernel import lower_kernel
 from .lower.lanes import Target
 from .passes.alias import find_roots, written_and_read
 from .passes.contract import contract
-from .passes.exchange import exchange
+from .passes.exchange import exchange, partners
 from .passes.merge import merge
+from .passes.network import network
 from .passes.schedule import schedule
 from .passes.uncarry import uncarry
 from .passes.unscale import unscale
 from .ttir import parse
 
 __all__ = ["Artefact", "Options", "Parameter", "compile_kernel", "compile_text"]
+
+
+# In this order: sorts first, which shrink to an op and have nothing for the others.
+PASSES: dict[str, Callable[[Kernel], Kernel]] = {
+    "exchange": exchange,  # partners of elements, as sorting wants them, need no reduction
+    "network": network,  # chains of compare-and-swaps become one op: a sort is a loop over its stages
+    "partners": partners,  # and of other exchanges those near enough are shuffled
+    "contract": contract,  # a product and a sum become one fma, as on the GPU
+    "uncarry": uncarry,  # loops carry numbers instead of tiles of pointers
+    "merge": merge,  # neighbouring reductions share a nest
+    "unscale": unscale,  # dots of micro-scaled operands become plain ones
+}
 
 
 def compile_text(ttir_text: str, options: Options, target: Target | None = None, *, version: str = "") -> Artefact:
@@ -46,17 +60,12 @@ def compile_kernel(
     """Compile tile IR for a machine, stage by stage."""
     target = target or host_target()
     verify(kernel, "read")
-    if options.fp_fusion:
-        kernel = contract(kernel)  # a product and a sum become one fma, as on the GPU
-        verify(kernel, "contract")
-    kernel = uncarry(kernel)  # loops carry numbers instead of tiles of pointers
-    verify(kernel, "uncarry")
-    kernel = exchange(kernel)  # partners of elements, as sorting wants them, need no reduction
-    verify(kernel, "exchange")
-    kernel = merge(kernel)  # neighbouring reductions share a nest
-    verify(kernel, "merge")
-    kernel = unscale(kernel)  # dots of micro-scaled operands become plain ones
-    verify(kernel, "unscale")
+    for name, rewrite in PASSES.items():
+        if name != "contract" or options.fp_fusion:
+            rewritten = rewrite(kernel)
+            if rewritten is not kernel:  # a pass that finds nothing to do returns the kernel itself
+                verify(rewritten, name)
+            kernel = rewritten
     roots = find_roots(kernel, options.disjoint)  # which argument each pointer comes from
     written, read = written_and_read(kernel, roots)
     schedules = {f.name: schedule(f, roots) for f in kernel.functions}  # which tiles are kept, and when

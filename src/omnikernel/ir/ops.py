@@ -221,6 +221,13 @@ _add(
     "Values, mask: i32 counts of each of 0, 1, .. n - 1; other values, and masked-off ones, do not count.",
 )
 _add(
+    "lookup",
+    "tile.network",
+    1,
+    1,
+    "A tile, flat: attribute `steps` holds (bit, side, turned) of compare-and-swaps and halvings. Made by passes/network.py.",
+)
+_add(
     "dot",
     "tt.dot",
     3,

@@ -198,6 +198,18 @@ def flip(op: Op) -> None:
         raise Wrong(f"{made} from {source} along axis {op.attributes['axis']}")
 
 
+@rule("tile.network")
+def network(op: Op) -> None:
+    source, made = _moved(op)
+    size = source.size
+    for bit, side, _ in op.attributes["steps"]:
+        if size < 2 << bit:
+            raise Wrong(f"bit {bit} of the place in {size} elements")
+        size >>= side == 0
+    if made.shape != (size,):
+        raise Wrong(f"{made} from {source}: {size} elements are left")
+
+
 @rule("tt.trans")
 def trans(op: Op) -> None:
     source, made = _moved(op)

@@ -13,6 +13,7 @@ from . import (  # noqa: F401
     lookup,
     math,
     memory,
+    network,
     pointwise,
     printing,
     reduce,

@@ -7,28 +7,26 @@ neighbour is near enough to be had by a shuffle. No reduction remains. A compare
     select((x > y) != right, y, x)        with y the partner of x
 
 then becomes select(right, select(x > y, x, y), select(x > y, y, x)): a minimum and a maximum, of which each element
-takes one by its place. In and out: tile IR; every bit of every value is kept.
+takes one by its place. What `network` makes one op of whole chains is folded before near partners are told. In and out:
+tile IR; every bit of every value is kept.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
 from math import prod
 
 from ..ir.ops import SCHEMA
 from ..ir.tile import Constant, Function, Kernel, Op, Value, walk
 from ..ir.types import I1, Tensor, element_of, shape_of
+from .dead import dead_ops
 from .rewrite import Rewriter
 
 # Elements that one step of a nest holds in registers, so that partners within them are shuffled. The same for every
 # machine and type: 8 registers of f32 where they have 512 bits.
 BLOCK = 128
 _CASTS = ("tt.bitcast", "arith.bitcast")
-# What may be left without a user by the rewriting.
-_SPENT = frozenset({"tt.expand_dims", "tt.broadcast", "arith.extui", "arith.cmpi", "arith.xori", "tile.flip", *_CASTS})
 
 
 class _Exchange(Rewriter):
@@ -151,18 +149,16 @@ class _Sweep(Rewriter):
     def __init__(self, function: Function) -> None:
         super().__init__()
         ops = list(walk(function.body))
-        self.users: Counter[Value] = Counter()
-        self.met: set[tuple[Value, ...]] = set()
-        for op in ops:
-            self.users.update(op.operands)
-            self.met.update(permutations(op.operands, 2))
-            self.users.update(v for s in op.successors for v in s.operands)
-        self.dead: set[Op] = set()
-        for op in reversed(ops):
-            spent = op.name in _SPENT or (op.name == "tt.reduce" and _is_xor(op))
-            if spent and not any(self.users[r] for r in op.results):
-                self.dead.add(op)
-                self.users.subtract(op.operands)
+        self.dead = dead_ops(function)
+        flips = {op.result for op in ops if op.name == "tile.flip"}
+        # A flip together with another operand of one op.
+        self.met = {
+            (other, flip)
+            for op in ops
+            for flip in flips.intersection(op.operands)
+            for other in op.operands
+            if op not in self.dead
+        }
 
     def op(self, op: Op) -> list[Op]:
         if op in self.dead:
@@ -181,9 +177,18 @@ def _near(flip: Op) -> bool:
 def exchange(kernel: Kernel) -> Kernel:
     """Turn the partners of every function into flips; a kernel without any is returned as it is."""
     made = _Exchange().kernel(kernel)
-    if not any(op.name == "tile.flip" for f in made.functions for op in walk(f.body)):
+    return made if _has_flips(made) else kernel
+
+
+def partners(kernel: Kernel) -> Kernel:
+    """Drop what the flips have made useless, and say which flips are near."""
+    if not _has_flips(kernel):
         return kernel
-    return replace(made, functions=tuple(_Sweep(f).function(f) for f in made.functions))
+    return replace(kernel, functions=tuple(_Sweep(f).function(f) for f in kernel.functions))
+
+
+def _has_flips(kernel: Kernel) -> bool:
+    return any(op.name == "tile.flip" for f in kernel.functions for op in walk(f.body))
 
 
 def kept_between(lazy: Sequence[Op], users: Mapping[Value, Sequence[Op]]) -> set[Value]:

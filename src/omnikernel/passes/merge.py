@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..ir.ops import SCHEMA, Effect
 from ..ir.tile import Block, Kernel, Op, Region, Value, walk
 from ..ir.types import shape_of
-from .rewrite import Rewriter
+from .rewrite import Rewriter, with_ops
 
 # More operands than this fill the registers with what is carried.
 MOST_OPERANDS = 4
@@ -49,10 +49,11 @@ class _Block:
 class _Merge(Rewriter):
     def block(self, block: Block) -> Block:
         state = _Block()
-        for op in super().block(block).ops:
+        rewritten = super().block(block)
+        for op in rewritten.ops:
             self.place(state, op)
         state.flush()
-        return Block(block.label, block.args, tuple(state.made))
+        return with_ops(rewritten, state.made)
 
     def place(self, state: _Block, op: Op) -> None:
         if state.waiting is not None and self.joins(state, op):

@@ -1,12 +1,13 @@
-"""Gather and histogram: elements found by the bits of others, read as unsigned numbers."""
+"""Gather, histogram, sorting networks: elements found by the bits of others, or by their place."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ..ir.network import combination, comparison, steps_of
 from ..ir.tile import Op
 from ..ir.types import shape_of
-from .registry import Array, Machine, Outcome, bits_of, dtype_of, means
+from .registry import MEANS, Array, Jump, Leave, Machine, Outcome, bits_of, dtype_of, means
 
 
 @means("tt.gather")
@@ -31,3 +32,27 @@ def histogram(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
         counted &= np.ravel(mask[0])
     counts = np.bincount(wide[counted].astype(np.int64), minlength=bins)
     return [counts.astype(dtype_of(op.result.type))]
+
+
+@means("tile.network")
+def network(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
+    """Compare-and-swaps of partners, and halvings, one step after the other."""
+    x = np.ravel(args[0])
+    compare = comparison(op)
+    for step in steps_of(op):
+        if step.halves:
+            pairs = x.reshape(-1, 2, 1 << step.bit)
+            x = np.ravel(_apply(machine, combination(op), pairs[:, 0], pairs[:, 1]))
+            continue
+        place = np.arange(x.size)
+        other = x[place ^ (1 << step.bit)]
+        greater = _apply(machine, compare, x, other)
+        right = np.bitwise_count(place & step.side) % 2 != step.turned
+        x = np.where(greater == right, x, other)
+    return [x]
+
+
+def _apply(machine: Machine, op: Op, *args: Array) -> Array:
+    outcome = MEANS[op.name](machine, op, args)
+    assert not isinstance(outcome, Leave | Jump)
+    return outcome[0]
