@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +14,7 @@ from .errors import OmnikernelError
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Triton kernels on the CPU: look at this installation, at a kernel's stages, and at the cache.",
+    help="Triton kernels on the CPU: look at this installation, a kernel's stages, the cache, and what an operator is worth.",
 )
 
 
@@ -42,3 +43,40 @@ def dump(
 def cache(clear: Annotated[bool, typer.Option("--clear", help="Delete what is there.")] = False) -> None:
     """Where compiled kernels are kept, and how much there is."""
     print(cli.cache(clear=clear))
+
+
+@app.command()
+def worth(
+    operator: Annotated[
+        str, typer.Argument(metavar="MODULE:operator", help="A module or a file, and the operator in it.")
+    ],
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]SIZES[:DTYPE]", help="Arrays of random numbers: x=1024x1024:float16."),
+    ] = None,
+    value: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An argument that is no array.")
+    ] = None,
+    inputs: Annotated[str, typer.Option(metavar="MODULE:function", help="A function that returns the arguments.")] = "",
+    reference: Annotated[
+        str, typer.Option(metavar="MODULE:function", help="What the operator means, if it does not say.")
+    ] = "",
+    rtol: Annotated[float | None, typer.Option(help="Relative tolerance of the results.")] = None,
+    atol: Annotated[float | None, typer.Option(help="Absolute tolerance of the results.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU unless there is none.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads on the CPU; as many as torch uses.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each contender.")] = 21,
+    json: Annotated[Path | None, typer.Option(help="A file for all figures.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="A file for a plot; needs matplotlib.")] = None,
+) -> None:
+    """Is a hand-written operator worth it? Time it beside its reference under torch.compile."""
+    from .worth.command import worth as compare
+    from .worth.subject import Options
+
+    options = Options(tuple(shape or ()), tuple(value or ()), inputs, reference, rtol, atol)
+    try:
+        status = compare(operator, options, device=device, threads=threads, rounds=rounds, json=json, plot=plot)
+    except OmnikernelError as error:
+        print(f"omnikernel worth: {error}", file=sys.stderr)
+        raise typer.Exit(1) from error
+    raise typer.Exit(status)

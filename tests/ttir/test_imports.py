@@ -23,6 +23,7 @@ ROWS = (
         "cli",
         "commands",
         "cpp",
+        "ship",
         "info",
         "frontend",
         "ops",
@@ -35,6 +36,7 @@ ROWS = (
         "numpy",
         "cupy",
         "docs",
+        "worth",
     ),
 )
 HEIGHT = {part: height for height, row in enumerate(ROWS) for part in row} | {"reference": 1}

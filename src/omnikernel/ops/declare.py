@@ -31,6 +31,15 @@ class Gradient:
     save: Callable[..., Any] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What an operator means, as a function of arrays; results within `rtol` and `atol` are equal. None: by the dtype."""
+
+    function: Callable[..., Any]
+    rtol: float | None = None
+    atol: float | None = None
+
+
 class Operator:
     """One declaration, callable on the arrays of every library. Made by `omnikernel.op`."""
 
@@ -44,7 +53,8 @@ class Operator:
         self.fake_rule: Callable[..., Any] | None = None
         self.sharding_rule: Callable[..., Any] | None = None
         self.jvp_rule: Callable[..., Any] | None = None
-        self.reference_function: Callable[..., Any] | None = None
+        self.reference: Reference | None = None
+        self.example: Callable[[], Any] | None = None
         self._handlers: dict[type, Handler] = {}
         self._bindings: dict[str, Handler] = {}
         self._torch_binding: Any = None
@@ -113,10 +123,26 @@ class Operator:
         self._refresh()
         return self
 
-    def reference(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Name the function that says what the operator means, for `omnikernel.verify`."""
-        self.reference_function = function
-        return function
+    def def_reference(
+        self, function: Callable[..., Any], *, rtol: float | None = None, atol: float | None = None
+    ) -> Operator:
+        """Name the function that says what the operator means; `omnikernel worth` compares the two.
+
+        Args:
+            function: called like the operator, gives the same results (and writes the same arguments in place), by the
+                array functions of torch, or of the caller's library (`omnikernel.namespace`).
+            rtol, atol: the tolerance within which results are equal; None: one that suits the dtype.
+        """
+        self.reference = Reference(function, rtol, atol)
+        return self
+
+    def def_example(self, maker: Callable[[], Any]) -> Operator:
+        """Name a function that makes arguments of a usual size: a tuple, a dict by name, or one array alone.
+
+        Arrays may be of any library; `omnikernel worth` moves them to the device that it measures on.
+        """
+        self.example = maker
+        return self
 
     @property
     def torch(self) -> Any:
@@ -300,7 +326,11 @@ def _number(name: str, param: Param, given: Any) -> Any:
 
 
 def op(
-    name: str, *, mutates: Sequence[str] | str = (), strided: Sequence[str] | str = ()
+    name: str,
+    *,
+    mutates: Sequence[str] | str = (),
+    strided: Sequence[str] | str = (),
+    reference: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Declare an operator: the decorated function allocates its results and launches kernels.
 
@@ -308,6 +338,7 @@ def op(
         name: `namespace::name`; in torch it is `torch.ops.namespace.name`.
         mutates: the array parameters that the kernels write in place. Checked against the kernels' own stores.
         strided: the array parameters that are passed as views, with `x.stride(i)`; all others come dense (row-major).
+        reference: what the operator means; see `Operator.def_reference`.
 
     Returns:
         A decorator that gives an `Operator`.
@@ -332,6 +363,8 @@ def op(
             other.forget()
         after_import.when_loaded("triton", launches.install)  # not needed before, nor where all kernels are shipped
         made = OPERATORS[name] = Operator(function, schema)
+        if reference is not None:
+            made.def_reference(reference)
         after_import.when_loaded("torch", made.bind_torch)
         return made
 

@@ -513,7 +513,7 @@ def _torch_argument(param: Param, value: Any) -> Any:
             return [_torch_argument(param, item) for item in value]
         if value is None or isinstance(value, torch.Tensor):
             return value
-        return _from_numpy(value)
+        return from_numpy(value)
     if param.kind.base == "dtype" and value is not None:
         if isinstance(value, torch.dtype):
             return value
@@ -521,7 +521,7 @@ def _torch_argument(param: Param, value: Any) -> Any:
     return value.item() if type(value).__module__ == "numpy" else value
 
 
-def _from_numpy(value: Any) -> torch.Tensor:
+def from_numpy(value: Any) -> torch.Tensor:
     """A tensor over the memory of a NumPy array; ml_dtypes go by their bits."""
     import numpy as np
 
