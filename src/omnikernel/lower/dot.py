@@ -7,11 +7,13 @@ multiply-adds in the order of k, on every machine the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.tile import Constant, Op, Value
 from ..ir.types import F32, F64, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I64, LType, LValue
+from .ahead import Ahead, expect
 from .dot_bytes import multiply_bytes, takes
 from .evaluate import Buffer
 from .function import FunctionLowering, statement
@@ -30,8 +32,9 @@ class Blocking:
 def blocking(m: int, n: int, k: int, bits: int, vector_bits: int) -> Blocking:
     """The register block of an (m, n, k) product: as many accumulators as hide the latency and fit the registers."""
     lanes = min(n, vector_bits // bits)
-    vectors = max(1, min(2, n // lanes))
-    rows = min(m, 8 if vector_bits == 512 else 4)
+    sums, wide = (16, 4) if vector_bits == 512 else (8, 2)
+    vectors = max(1, min(wide, n // lanes))
+    rows = min(m, sums // vectors)
     return Blocking(rows, lanes, vectors, min(2, k))
 
 
@@ -49,6 +52,7 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
     total = accumulator_type(op)
     narrow = op.result.type.element != total
     bytes_ = takes(fl, op)
+    following = [] if bytes_ else expected(fl, op)
     left, right = (None, None) if bytes_ else (packed(fl, v, total) for v in op.operands[:2])
     shape = shape_of(op.result.type)
     target = fl.in_place.get(op)
@@ -65,13 +69,19 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
     if left is None or right is None:
         multiply_bytes(fl, op, target, zero)
     elif len(shape) == 2:
-        multiply(fl, left, right, target, total, zero)
+        multiply(fl, left, right, target, total, zero, following)
     else:
         multiply_each(fl, left, right, target, total, zero)
     if narrow:
         fl.bind(op.result, round_result(fl, op, target))
     else:
         fl.bind(op.result, target)
+
+
+def expected(fl: FunctionLowering, op: Op) -> list[Ahead]:
+    """The tiles that the loop around a product will load for it next."""
+    found = [expect(fl, v) for v in op.operands[:2] if not isinstance(fl.bindings.get(v), Buffer)]
+    return [ahead for ahead in found if ahead is not None]
 
 
 def is_zero(fl: FunctionLowering, value: Value) -> bool:
@@ -142,8 +152,16 @@ def multiply_each(fl: FunctionLowering, left: Buffer, right: Buffer, target: Buf
     fl.trips = trips
 
 
-def multiply(fl: FunctionLowering, left: Buffer, right: Buffer, target: Buffer, total: Scalar, zero: bool) -> None:
-    """target = left @ right (+ target, unless `zero`)."""
+def multiply(
+    fl: FunctionLowering,
+    left: Buffer,
+    right: Buffer,
+    target: Buffer,
+    total: Scalar,
+    zero: bool,
+    following: Sequence[Ahead] = (),
+) -> None:
+    """target = left @ right (+ target, unless `zero`), while the `following` tiles are fetched."""
     b = fl.b
     (m, k), n = left.shape, right.shape[1]
     scalar = {"f32": "float", "f64": "double"}.get(total.kind, f"i{total.bits}")
@@ -170,6 +188,13 @@ def multiply(fl: FunctionLowering, left: Buffer, right: Buffer, target: Buffer, 
         else:
             sums = [b.load(vector, shifted(c, r * n + v * block.lanes), align) for r, v in cells]
         first = row(left, k, i, b.integer(I64, 0))
+        if following:
+            down, along = (
+                b.lshr(at, b.integer(I64, step.bit_length() - 1)) for at, step in ((i, block.rows), (j, width))
+            )
+            number = b.add(b.mul(along, b.integer(I64, m // block.rows)), down)
+            for ahead in following:
+                ahead.fetch(b, number, m * n // (block.rows * width))
 
         def steps(kk: LValue, carried: list[LValue]) -> list[LValue]:
             x = b.gep(scalar, first, kk)

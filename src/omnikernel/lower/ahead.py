@@ -1,0 +1,131 @@
+"""Fetches the next tile of an operand into the cache while the present one is multiplied.
+
+A loop over tiles steps through memory by the same distance each time, but a row of a tile is too short, and the next row
+too far away, for the processor to foresee it. So the loop notes where the tile began, takes the distance from the one
+before, and the product asks for the lines of the tile that follows, a few with each register block. A wrong guess (the
+first tile, the last one) costs a little time: a prefetch never faults and changes no value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.tile import Op, Value
+from ..ir.types import element_of, shape_of
+from ..llvm.emit import I64, Builder, LValue
+from .evaluate import Evaluator, memory_type, pointee_memory
+from .function import FunctionLowering
+from .index import SHAPE_OPS, ZERO, Index, Ix, operand_indices, symbolic_add, symbolic_bits
+from .nest import choose_lane_dim
+
+LINE = 64  # bytes
+FARTHEST = 1 << 26  # bytes between two tiles, beyond which they are not taken for neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The tile that is expected next: `lines` of memory, `across` of them in each of its runs.
+
+    `start` is its first byte's address and `stride` the distance of two runs, both i64.
+    """
+
+    start: LValue
+    stride: LValue
+    lines: int
+    across: int
+
+    def fetch(self, b: Builder, number: LValue, blocks: int) -> None:
+        """Ask for block `number`'s share of the lines, of `blocks` in all (a power of two)."""
+        each = max(1, self.lines // blocks)
+        first = b.mul(number, b.integer(I64, each)) if each > 1 else number
+        for k in range(each):
+            line = b.add(first, b.integer(I64, k)) if k else first
+            line = b.and_(line, b.integer(I64, self.lines - 1))
+            run = b.lshr(line, b.integer(I64, self.across.bit_length() - 1))
+            within = b.and_(line, b.integer(I64, self.across - 1))
+            at = b.add(self.start, b.add(b.mul(run, self.stride), b.mul(within, b.integer(I64, LINE))))
+            _prefetch(b, b.cast("inttoptr", at, "ptr"))
+
+
+def _prefetch(b: Builder, pointer: LValue) -> None:
+    b.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+    b.line(f"call void @llvm.prefetch.p0({pointer}, i32 0, i32 2, i32 1)")  # to be read, second-level cache, data
+
+
+def expect(fl: FunctionLowering, value: Value) -> Ahead | None:
+    """Where the tile comes from that a loop loads for `value` the next time; None where nothing is known of it."""
+    shape = shape_of(value.type)
+    if fl.trips == 1 or len(shape) != 2:
+        return None
+    dim = choose_lane_dim(Evaluator(fl, flow=True), shape, lambda index: [(value, index)], lambda _: [])
+    if dim < 0:
+        return None
+    one = Ix(LValue("1", I64))
+    other = 1 - dim
+    corners = [_source(fl, value, (ZERO, ZERO)), _source(fl, value, (one, ZERO) if other == 0 else (ZERO, one))]
+    if corners[0] is None or corners[1] is None:
+        return None
+    b = fl.b
+    ev = Evaluator(fl, flow=True)
+    places = []
+    for pointer, index in (corners[0], corners[1]):
+        address = ev.address(pointer, index)
+        if not address.uniform:
+            return None
+        places.append(b.cast("ptrtoint", ev.scalar_pointer(address, pointee_memory(pointer))[0], "i64"))
+    start, second = places
+    size = memory_type(element_of(element_of(corners[0][0].type).pointee)).bits // 8  # type: ignore[union-attr]
+    across = max(1, shape[dim] * size // LINE)
+    return Ahead(_following(b, start), b.sub(second, start), shape[other] * across, across)
+
+
+def _following(b: Builder, start: LValue) -> LValue:
+    """The address after `start` in the row of addresses that this place of the program sees."""
+    last = b.slot("i64", "tile", 8)
+    b.slots.append(f"  store i64 0, ptr {last.text}")
+    moved = b.sub(start, b.load(I64, last, 8))
+    b.store(start, last, 8)
+    near = b.icmp("ult", b.add(moved, b.integer(I64, FARTHEST)), b.integer(I64, 2 * FARTHEST))
+    return b.add(start, b.select(near, moved, b.integer(I64, 0)))
+
+
+def _source(fl: FunctionLowering, value: Value, index: Index) -> tuple[Value, Index] | None:
+    """The pointer tile of the only load behind a value, and the index there; None where addresses are loaded."""
+    stack: list[tuple[Value, Index]] = [(value, index)]
+    found: set[tuple[Value, Index]] = set()
+    while stack:
+        current, at = stack.pop()
+        if current in fl.bindings:
+            continue
+        op = fl.definition(current)
+        if op.name == "tt.load":
+            found.add((op.operands[0], at))
+        else:
+            stack.extend(operand_indices(op, current, at, symbolic_bits, symbolic_add))
+    if len(found) != 1:
+        return None
+    (source,) = found
+    return source if _is_computed(fl, source[0]) else None
+
+
+def _is_computed(fl: FunctionLowering, pointer: Value) -> bool:
+    """Whether no part of an address is a tile from memory, nor dear."""
+    stack, seen = [pointer], set()
+    while stack:
+        current = stack.pop()
+        if current in seen or not shape_of(current.type):
+            continue
+        seen.add(current)
+        if current in fl.bindings:
+            return False
+        op: Op = fl.definition(current)
+        if op.name not in SHAPE_OPS and op.name not in _CHEAP:
+            return False
+        stack.extend(op.operands)
+    return True
+
+
+_CHEAP = frozenset(
+    {"tt.addptr", "tt.make_range", "arith.constant", "arith.addi", "arith.subi", "arith.muli", "arith.extsi"}
+    | {"arith.remsi", "arith.remui"}
+)
