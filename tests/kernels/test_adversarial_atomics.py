@@ -126,3 +126,43 @@ def test_last_program_sums() -> None:
         return {**dict(zip(("x", "out", "count"), arrays, strict=True)), "N": n}
 
     check(ticket, make, expect, grid=(programs,))
+
+
+@triton.jit
+def sums_of_blocks(x, counts, columns, bounds, n, width, N: tl.constexpr, B: tl.constexpr):
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n, other=0)
+    bins = tl.arange(0, B)
+    scale = width - 1
+    tl.atomic_add(counts + bins * 2, tl.histogram(v, B, mask=i < n), mask=bins < width)
+    rows = tl.reshape(v, (N // B, B))
+    tl.atomic_add(columns + scale + bins, tl.sum(rows, 0).to(tl.float32), mask=bins < scale)
+    tl.atomic_add(bounds + tl.arange(0, N) % 4, v)
+
+
+@pytest.mark.parametrize("programs", [1, 7])
+def test_gathered_over_programs(programs: int) -> None:
+    """Additions to the same place in every program: duplicated addresses, masks, a scalar computed from arguments."""
+    n, size, bins, width = programs * 64 - 5, 64, 16, 11
+    x = np.random.default_rng(1).integers(0, 20, n).astype(np.int32)
+
+    def expect(a: dict[str, Any]) -> None:
+        padded = np.zeros(programs * size, np.int32)
+        padded[:n] = x
+        a["counts"][0 : 2 * width : 2] += np.bincount(x, minlength=bins)[:width].astype(np.int32)
+        a["columns"][width - 1 : 2 * (width - 1)] += padded.reshape(-1, bins).sum(0)[: width - 1]
+        a["bounds"] += padded.reshape(-1, 4).sum(0)
+
+    def make() -> dict[str, Any]:
+        return {
+            "x": x,
+            "counts": np.arange(2 * width, dtype=np.int32),
+            "columns": np.arange(2 * width, dtype=np.float32),
+            "bounds": np.arange(4, dtype=np.int32),
+            "n": n,
+            "width": width,
+            "N": size,
+            "B": bins,
+        }
+
+    check(sums_of_blocks, make, expect, grid=(programs,))

@@ -135,6 +135,11 @@ def _one(fl: FunctionLowering, op: Op, ev: Evaluator, index: Index, mask: Value 
 
 @statement("tt.atomic_rmw", "tt.atomic_cas")
 def lower_atomic(fl: FunctionLowering, op: Op) -> None:
+    if op in fl.deferred:
+        from .deferred import gather
+
+        gather(fl, op)
+        return
     mask = op.operands[2] if op.name == "tt.atomic_rmw" and len(op.operands) > 2 else None
     shape = shape_of(op.operands[0].type)
     if not shape:

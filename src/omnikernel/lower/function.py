@@ -100,6 +100,7 @@ class FunctionLowering:
         self.definitions: dict[Value, Op] = {}
         self.pending: list[Value] = []  # kept at their first use
         self.in_place: dict[Op, Buffer] = {}  # where a dot adds to what a loop carries
+        self.deferred: dict[Op, Value] = {}  # atomic additions that wait, with the tile that they are gathered in
         self.frames: list[Frame] = []
         self.blocks: list[BlockContext] = []
         self.calls: list[str] = []

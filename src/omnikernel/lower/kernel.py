@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.tile import Kernel, walk
@@ -10,6 +11,7 @@ from ..llvm.emit import I32, I64, PTR, Builder, LType, LValue, Module
 from ..passes.schedule import Schedule
 from . import registry  # noqa: F401
 from .control import lower_blocks
+from .deferred import begin, release
 from .function import Frame, FunctionLowering
 from .lanes import Lanes, Target, register_type
 
@@ -29,8 +31,13 @@ class Lowered:
     cost: float  # estimated nanoseconds of one program
 
 
-def lower_kernel(kernel: Kernel, schedules: dict[str, Schedule], target: Target) -> Lowered:
+def lower_kernel(
+    kernel: Kernel, schedules: dict[str, Schedule], target: Target, order: Sequence[int] = (0, 1, 2)
+) -> Lowered:
     """Lower a kernel to the text of one LLVM module with the symbol and ABI of `pipeline.Artefact`.
+
+    Args:
+        order: the axes of the grid in which programs follow each other, the fastest first.
 
     Raises:
         UnsupportedOp: for an op that has no lowering, naming the user's line.
@@ -48,22 +55,25 @@ def lower_kernel(kernel: Kernel, schedules: dict[str, Schedule], target: Target)
         fl.bind(arg, _argument(b, slot, arg.type))
     grid = [b.load(I32, b.gep("i32", LValue("%grid", PTR), b.integer(I64, axis)), 4) for axis in range(3)]
     fl.grid = tuple(grid)
-    wide = [b.cast("zext", g, "i64") for g in grid[:2]]
+    extents = [grid[axis] for axis in order]
+    wide = [b.cast("zext", g, "i64") for g in extents[:2]]
     first = LValue("%first", I64)
     x = b.binary("urem", first, wide[0])
     rows = b.binary("udiv", first, wide[0])
     start = [b.cast("trunc", v, "i32") for v in (x, b.binary("urem", rows, wide[1]), b.binary("udiv", rows, wide[1]))]
 
     def program(_: LValue, carried: list[LValue]) -> list[LValue]:
-        fl.programs = tuple(carried)
+        fl.programs = tuple(carried[order.index(axis)] for axis in range(3))
         frame = Frame(b.fresh("program.end"))
         fl.frames.append(frame)
         lower_blocks(fl, entry.body, b.fresh("block"))
         fl.frames.pop()
         b.label(frame.exit)
-        return _following(b, carried, grid)
+        return _following(b, carried, extents)
 
+    begin(fl, fl.schedule.deferred)
     b.loop(first, LValue("%last", I64), 1, start, program)
+    release(fl, fl.schedule.deferred)
     b.ret(b.integer(I32, 0))
     b.function(HEAD.format(name=entry.name), "nounwind " + (HALF_REGISTERS if narrow else ""))
     return Lowered(module.text, fl.arena.highest, tuple(fl.asserts), fl.cost)
@@ -96,7 +106,7 @@ def _argument(b: Builder, slot: LValue, type_: object) -> Lanes:
 
 
 def _following(b: Builder, program: list[LValue], grid: list[LValue]) -> list[LValue]:
-    """The ids of the next program: x runs fastest."""
+    """The ids of the next program: the first runs fastest."""
     x = b.add(program[0], b.integer(I32, 1))
     over = b.icmp("uge", x, grid[0])
     y = b.add(program[1], b.cast("zext", over, "i32"))

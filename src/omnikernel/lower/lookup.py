@@ -62,7 +62,9 @@ def lower_gather(fl: FunctionLowering, op: Op) -> None:
 # Tables that neighbouring elements count in by turns, so that one need not wait for the store of an equal one before it.
 # The loop over them is short on purpose: a processor foresees that a load must wait for a store by where the two stand
 # in the code, and in a long row of counts each place meets its equal too seldom to be foreseen.
-TABLES = 2
+TABLES = 4
+# Elements whose bins are found before any of them is counted: a bin that was stored just now is read with a delay.
+BATCH = 256
 
 
 @statement("tt.histogram")
@@ -83,7 +85,8 @@ def lower_histogram(fl: FunctionLowering, op: Op) -> None:
     lanes = min(bins, LANES)
     row = bins + lanes  # the bin more, and whole vectors
     tables = fl.buffer((many * row,), element)
-    places = b.slot(f"[{LANES} x i64]", b.fresh("places"), 64)
+    batch = min(BATCH, prod(shape))
+    places = b.slot(f"[{max(batch, LANES)} x i64]", b.fresh("places"), 64)
 
     def at(pointer: LValue, i: LValue | int) -> LValue:
         return b.gep(scalar.scalar, pointer, b.integer(I64, i) if isinstance(i, int) else i)
@@ -98,15 +101,19 @@ def lower_histogram(fl: FunctionLowering, op: Op) -> None:
         if not width:
             count(place, 0)
             return
-        b.store(place, places, 8)
-        turns = min(many, width)
+        within = b.and_(index[-1].base, b.integer(I64, batch - 1))
+        b.store(place, b.gep("i64", places, within), 8)
+        b.when(b.icmp("eq", within, b.integer(I64, batch - width)), count_batch)
+
+    def count_batch() -> None:
+        turns = min(many, batch)
 
         def some(i: LValue, _: list[LValue]) -> list[LValue]:
             for k in range(turns):
                 count(b.load(I64, b.gep("i64", b.gep("i64", places, i), b.integer(I64, k)), 8), k)
             return []
 
-        b.loop(b.integer(I64, 0), b.integer(I64, width), turns, [], some)
+        b.loop(b.integer(I64, 0), b.integer(I64, batch), turns, [], some)
 
     def count(place: LValue, table: int) -> None:
         bin_ = at(at(tables.pointer, table * row), place)

@@ -59,14 +59,15 @@ def neutral(op: Op) -> list[int] | None:
         inner = made_by.get(returned)
         if inner is None or set(inner.operands) != {block.args[k], block.args[count + k]}:
             return None
-        bits = _neutral_bits(inner.name, element_of(op.operands[k].type))
+        bits = neutral_bits(inner.name, element_of(op.operands[k].type))
         if bits is None:
             return None
         found.append(bits)
     return found
 
 
-def _neutral_bits(name: str, element: Scalar | Pointer) -> int | None:
+def neutral_bits(name: str, element: Scalar | Pointer) -> int | None:
+    """The bits of an op's neutral element; None where it has none."""
     if not isinstance(element, Scalar):
         return None
     if element.is_integer:

@@ -20,6 +20,7 @@ from ..ir.ops import SCHEMA, Effect
 from ..ir.tile import Block, Function, Op, Region, Value, walk
 from ..ir.types import Tensor
 from .alias import Roots
+from .defer import deferred
 from .exchange import kept_between
 from .injective import is_injective
 from .neighbours import store_groups
@@ -43,6 +44,7 @@ class Schedule:
     packed: frozenset[Value]  # tiles that a dot reads: narrow floats are kept as f32
     sinks: dict[Value, frozenset[Op]]
     groups: dict[Op, tuple[Op, ...]]  # the first of several stores that share a nest -> all of them
+    deferred: tuple[Op, ...] = ()  # atomic additions that are made once for all programs of a thread
 
 
 # Rough nanoseconds a vector; what matters is which are more than a load and an add.
@@ -137,7 +139,8 @@ class _Scheduler:
             for result in op.results:
                 self.decide(op, result)
         packed = frozenset(v for op in walk(self.function.body) if op.name == "tt.dot" for v in op.operands[:2])
-        return Schedule(self.keep, packed, self.sinks, self.groups)
+        waiting = deferred(self.function, self.roots) if self.function.public else ()
+        return Schedule(self.keep, packed, self.sinks, self.groups, waiting)
 
     def decide(self, op: Op, value: Value) -> None:
         sinks: set[Op] = set()  # where what is behind the value is read
