@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .ops.formula import namespace, vjp_of
     from .ops.sizes import cdiv, next_power_of_2
     from .runtime.pool import get_num_threads, set_num_threads
+    from .ship.declare import prebuild
+    from .ship.handles import shipped
 
 __version__ = "0.1.0"
 
@@ -34,7 +36,9 @@ _LAZY = {
     "namespace": ".ops.formula",
     "next_power_of_2": ".ops.sizes",
     "op": ".ops.declare",
+    "prebuild": ".ship.declare",
     "set_num_threads": ".runtime.pool",
+    "shipped": ".ship.handles",
     "vjp_of": ".ops.formula",
     "zeros": ".ops.arrays",
     "zeros_like": ".ops.arrays",
@@ -53,7 +57,9 @@ __all__ = [
     "namespace",
     "next_power_of_2",
     "op",
+    "prebuild",
     "set_num_threads",
+    "shipped",
     "vjp_of",
     "zeros",
     "zeros_like",

@@ -9,6 +9,7 @@
 | OMNIKERNEL_DUMP | stages to write out: `ttir,tile,llvm,asm`, with `:kernel` for one kernel only |
 | OMNIKERNEL_DUMP_DIR | folder for the dumps (default: standard error) |
 | OMNIKERNEL_NO_NATIVE | 1: do not use the C extension |
+| OMNIKERNEL_SHIPPED | prebuilt code of installed packages: `none`, or the processor level to use (default: the best there is) |
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+
+SHIPPED_NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,11 @@ def check() -> bool:
 def native_allowed() -> bool:
     """The C extension may be used."""
     return not _flag("OMNIKERNEL_NO_NATIVE")
+
+
+def shipped() -> str:
+    """Which prebuilt code to use: a processor level, `SHIPPED_NONE`, or "" for the best that fits."""
+    return os.environ.get("OMNIKERNEL_SHIPPED", "").strip()
 
 
 def num_threads() -> int | None:

@@ -61,8 +61,12 @@ def constant(text: str) -> Constant:
     return value if isinstance(value, bool | int | float | str) or value is None else text
 
 
-def _argument(text: str) -> tuple[str, int | None]:
-    """A type and the number after its colon: `*fp32:16` means divisible by 16, `i32:1` equal to one."""
+def argument_type(text: str) -> tuple[str, int | None]:
+    """A type and the number after its colon: `*fp32:16` means divisible by 16, `i32:1` equal to one.
+
+    Raises:
+        ArgumentTypeError, ArgumentValueError: no such type, or another number.
+    """
     kind, colon, hint = text.strip().partition(":")
     if kind.lstrip("*") not in _TYPES or kind.count("*") > 1:
         raise ArgumentTypeError(f"{text.strip()!r} is no argument type; write one of *fp32, fp32, i32, i64, *i1, ...")
@@ -113,7 +117,7 @@ def ttir_text(kernel: Any, signature: str, constants: Mapping[str, Constant]) ->
     free = [n for n in names if n not in values]
     given = [text for text in signature.split(",") if text.strip()]
     _check_count(kernel, free, given)
-    arguments = dict(zip(free, map(_argument, given), strict=True))
+    arguments = dict(zip(free, map(argument_type, given), strict=True))
     values.update({name: 1 for name, (_, hint) in arguments.items() if hint == 1})
     types = {n: "constexpr" if n in values else arguments[n][0] for n in names}
     paths = {(names.index(n),): v for n, v in values.items()}

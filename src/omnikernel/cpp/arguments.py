@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -126,12 +127,26 @@ def _array(parameter: Parameter, value: Any, look: Any, where: Where) -> ArrayVi
     if type_.form == "pointer" and not _is_contiguous(found):
         advice = "pass a contiguous copy, or take an ok::View, which knows strides"
         raise where.value_error("a contiguous array for a pointer", f"strides {_elements(found)}", advice)
+    if type_.lanes > 1:
+        _check_vectors(type_, found, where)
     if not type_.const and not found.writeable:
         advice = "pass a writeable array, or make the parameter const if it is only read"
         if found.library == "jax":
             advice = "JAX arrays are immutable; pass a NumPy array for the result, or make the parameter const"
         raise where.value_error("a writeable array", f"a read-only {found.library} array", advice)
     return found
+
+
+def _check_vectors(type_: Type, array: ArrayView, where: Where) -> None:
+    """Vectors of 2 and 4 components are aligned to their size, to 16 bytes at most; no element may be left over."""
+    size = ITEMSIZE[type_.dtype]
+    aligned = size if type_.lanes == 3 else min(16, size * type_.lanes)
+    if array.address % aligned:
+        advice = "pass a copy, which is aligned, or take a pointer to scalars"
+        raise where.value_error(f"an array aligned to {aligned} bytes for {type_}", f"address {array.address:#x}", advice)
+    if prod(array.shape or ()) % type_.lanes:
+        advice = "pass an array padded to that, or take a pointer to scalars"
+        raise where.value_error(f"a multiple of {type_.lanes} elements for {type_}", f"shape {array.shape}", advice)
 
 
 def check_sizes(function: Function, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -55,12 +55,19 @@ class Recipe:
     macros: Mapping[str, str] = field(default_factory=dict)
     cuda: bool = False
     checked: bool = False
+    march: str = "native"  # the processor, as the compiler names it
 
     def arguments(self) -> list[str]:
         """The compiler's, but for the files."""
         own = [f"-I{INCLUDE}", f"-I{INCLUDE / 'emulation'}"]
         macros = [f"-D{k}={v}" if v else f"-D{k}" for k, v in self.macros.items()]
-        return [*base_flags(self.cuda, self.checked), *own, *(f"-I{i}" for i in self.includes), *macros, *self.flags]
+        return [
+            *base_flags(self.cuda, self.checked, self.march),
+            *own,
+            *(f"-I{i}" for i in self.includes),
+            *macros,
+            *self.flags,
+        ]
 
 
 def folder() -> Path:

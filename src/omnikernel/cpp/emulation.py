@@ -24,7 +24,7 @@ HIDDEN = "const uint3 threadIdx, const uint3 blockIdx, const uint3 blockDim, con
 _BUILTINS = {"threadIdx", "blockIdx", "blockDim", "gridDim", "assert"}
 _SYNCHRONISES = re.compile(
     r"__syncthreads\w*|__syncwarp|__activemask|__shfl\w*|__ballot\w*|__any_sync|__all_sync|__match_\w+|__reduce_\w+|"
-    r"cooperative_groups|this_thread_block|tiled_partition|thread_block\w*"
+    r"cooperative_groups|this_thread_block|tiled_partition|thread_block\w*|coalesced_\w+"
 )
 _UNSUPPORTED = (
     (re.compile(r"asm|__asm__|__asm"), "inline PTX"),
@@ -33,7 +33,6 @@ _UNSUPPORTED = (
     (re.compile(r"nvcuda|wmma|mma_sync|load_matrix_sync|store_matrix_sync|__ldmatrix\w*"), "tensor-core intrinsics"),
     (re.compile(r"this_grid|grid_group|this_multi_grid|multi_grid_group"), "cooperative groups of a grid"),
     (re.compile(r"this_cluster|cluster_group|__cluster_\w+|clusterIdx|clusterDim"), "thread block clusters"),
-    (re.compile(r"coalesced_threads|coalesced_group|binary_partition|labeled_partition"), "coalesced groups"),
     (re.compile(r"memcpy_async|__pipeline_\w+|cuda_pipeline"), "asynchronous copies"),
     (re.compile(r"__managed__"), "managed variables"),
     (re.compile(r"cuda[A-Z]\w*"), "the CUDA runtime's functions"),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
@@ -21,6 +22,7 @@ from .driver import CudaError, check, driver
 from .gpu_source import GpuRecipe, compiler_missing, cubin
 from .source import Function
 
+_PLAIN_SHARED = 49152  # bytes that a block may have without asking
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _CLUSTER_ALLOWED = 11  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 _COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID
@@ -198,11 +200,16 @@ class GpuSource:
     """One CUDA source on the GPUs of this process: loaded kernels by device, index width and name."""
 
     recipe: GpuRecipe
+    prebuilt: Callable[[int, int], bytes | None] | None = None  # capability and index width to a cubin
     handles: dict[tuple[int, int, str], ctypes.c_void_p] = field(default_factory=dict)
 
     def compile(self, device: int, bits: int = 32) -> None:
         """Compile without loading, for the errors."""
-        cubin(self._for(device, bits))
+        self._cubin(device, bits)
+
+    def _cubin(self, device: int, bits: int) -> bytes:
+        found = self.prebuilt(capability(device), bits) if self.prebuilt is not None else None
+        return cubin(self._for(device, bits)).read_bytes() if found is None else found
 
     def _for(self, device: int, bits: int) -> GpuRecipe:
         return replace(self.recipe, bits=bits, capability=capability(device))
@@ -212,7 +219,7 @@ class GpuSource:
         found = self.handles.get((device, bits, kernel))
         if found is not None:
             return found
-        data = cubin(self._for(device, bits)).read_bytes()
+        data = self._cubin(device, bits)
         module = ctypes.c_void_p()
         check(driver().cuModuleLoadData(ctypes.byref(module), data), f"module {self.recipe.name!r}")
         for function in self.recipe.kernels:
@@ -242,28 +249,57 @@ class GpuSource:
         bits = 32 if _fits(function, packed) else 64
         parameters, kept = _parameters(function, packed, bits, self.recipe.checked)
         stream = current_stream(values, device) if shape.stream is None else stream_address(shape.stream)
-        check(driver().cuCtxPushCurrent_v2(_context(device)), where)
-        try:
+        with on_device(device, where):
             handle = self.handle(function.name, device, bits)
-            if shape.shared_bytes > 49152:
-                check(driver().cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED, shape.shared_bytes), where)
-            attributes = _attributes(shape)
             if shape.cluster is not None and prod(shape.cluster) > 8:
                 check(driver().cuFuncSetAttribute(handle, _CLUSTER_ALLOWED, 1), where)
-            config = _Config(
-                (ctypes.c_uint * 3)(*shape.grid),
-                (ctypes.c_uint * 3)(*shape.block),
-                shape.shared_bytes,
-                stream,
-                attributes,
-                len(attributes),
-            )
-            check(driver().cuLaunchKernelEx(ctypes.byref(config), handle, parameters, None), where)
+            queue(handle, shape.grid, shape.block, shape.shared_bytes, stream, parameters, where, _attributes(shape))
             del kept
             if self.recipe.checked and not _capturing(stream):
                 check(driver().cuStreamSynchronize(ctypes.c_void_p(stream)), where)
-        finally:
-            driver().cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+
+
+@contextmanager
+def on_device(device: int, where: str) -> Iterator[None]:
+    """The GPU's primary context is the current one meanwhile."""
+    check(driver().cuCtxPushCurrent_v2(_context(device)), where)
+    try:
+        yield
+    finally:
+        driver().cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+
+
+def queue(
+    handle: ctypes.c_void_p,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared_bytes: int,
+    stream: int,
+    parameters: Any,
+    where: str,
+    attributes: Any = None,
+) -> None:
+    """Queue a kernel on a stream; the device's context is current.
+
+    Args:
+        handle: the loaded kernel.
+        grid: blocks in x, y, z.
+        block: threads of a block in x, y, z.
+        shared_bytes: dynamic shared memory of a block.
+        stream: its address.
+        parameters: an array of pointers to the parameters.
+        where: the kernel, for the text of an error.
+        attributes: an array of launch attributes.
+
+    Raises:
+        CudaError: the driver refused the launch.
+    """
+    if shared_bytes > _PLAIN_SHARED:
+        check(driver().cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED, shared_bytes), where)
+    given = (_Attribute * 0)() if attributes is None else attributes
+    extents = (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block)
+    config = _Config(*extents, shared_bytes, stream, given, len(given))
+    check(driver().cuLaunchKernelEx(ctypes.byref(config), handle, parameters, None), where)
 
 
 def _capturing(stream: int) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import config
-from .module import Explicit, Module, Settings, Shapes, Source
+from .module import Explicit, Module, Prebuilt, Settings, Shapes, Source
 
 Text = str | Sequence[str] | None
+LISTENERS: list[Callable[[Module], object]] = []  # told of every module that is loaded from files: what builds packages
 
 
 def _texts(given: Text) -> list[str]:
@@ -98,7 +99,7 @@ def load(
     paths = [Path(source).resolve() for source in given]
     found = [Source(str(path), path.read_text(), path.suffix in (".cu", ".cuh")) for path in paths]
     folders = [*include_paths, *dict.fromkeys(path.parent for path in paths)]
-    return _module(
+    module = _module(
         name,
         found,
         functions,
@@ -110,7 +111,24 @@ def load(
         shapes,
         checked,
         stack_bytes,
+        _shipped,
     )
+    for listener in LISTENERS:
+        listener(module)
+    return module
+
+
+def _shipped(module: Module) -> Prebuilt | None:
+    """What the package that holds the sources has prebuilt of them."""
+    if config.shipped() == config.SHIPPED_NONE:
+        return None
+    from ..ship.package import enclosing
+
+    if not any(enclosing(Path(module.sources[0].file))):
+        return None
+    from ..ship.libraries import prebuilt
+
+    return prebuilt(module)
 
 
 def _file(name: str, suffix: str, index: int) -> str:
@@ -129,6 +147,7 @@ def _module(
     shapes: Shapes | None,
     checked: bool | None,
     stack_bytes: int | None,
+    find: Callable[[Module], Prebuilt | None] = lambda module: None,
 ) -> Module:
     if not name.isidentifier():
         raise ValueError(f"a module's name is an identifier, got {name!r}")
@@ -147,4 +166,4 @@ def _module(
         config.check() if checked is None else checked,
         dict(shapes or {}),
     )
-    return Module(sources, settings, explicit)
+    return Module(sources, settings, explicit, find)

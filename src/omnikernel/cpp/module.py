@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from ..runtime.arrays import ITEMSIZE
@@ -49,6 +51,14 @@ class Settings:
     macros: Mapping[str, str] | None = None
     checked: bool = False
     shapes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prebuilt:
+    """What was built of a module before: a library for this processor, and cubins by capability, source and index width."""
+
+    library: Path | None
+    cubin: Callable[[int, int, int], bytes | None]
 
 
 class CFunction:
@@ -222,7 +232,21 @@ def _dims(value: Dims, what: str, most: tuple[int, int, int], least: int) -> tup
 class Module:
     """What `load_inline` makes: an attribute for each function and kernel."""
 
-    def __init__(self, sources: Sequence[Source], settings: Settings, explicit: Explicit) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        settings: Settings,
+        explicit: Explicit,
+        find: Callable[[Module], Prebuilt | None] = lambda module: None,
+    ) -> None:
+        """Read the signatures, and build what is needed first.
+
+        Args:
+            sources: the texts.
+            settings: how to build.
+            explicit: signatures that are given, not read.
+            find: looks for what was built before.
+        """
         self._settings = settings
         self._sources = tuple(sources)
         self._functions = _with_sizes(_declared(sources, explicit), settings)
@@ -230,13 +254,8 @@ class Module:
         if not everything:
             raise SignatureError(f"module {settings.name!r}: {_nothing(sources)}")
         self._cpu: Library | None = None
-        self._gpu = {
-            function.name: source
-            for file in sources
-            if file.is_cuda
-            for source in [_gpu_source(file, settings, self._functions[file.file])]
-            for function in self._functions[file.file]
-        }
+        self._prebuilt = find(self)
+        self._gpu = {function.name: source for source in self.gpu_sources() for function in source.recipe.kernels}
         if not gpu.available() or any(not source.is_cuda for source in sources):
             self._library()
         else:  # errors of the source are to be seen now, not at the first launch
@@ -246,21 +265,46 @@ class Module:
             f.name: Kernel(self, f) if f.is_kernel else CFunction(self._library(), f) for f in everything
         }
 
+    @property
+    def settings(self) -> Settings:
+        """How it is built."""
+        return self._settings
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What it is built from."""
+        return self._sources
+
+    @property
+    def functions(self) -> Mapping[str, Sequence[Function]]:
+        """The functions and kernels of each source."""
+        return self._functions
+
+    def gpu_sources(self) -> list[gpu.GpuSource]:
+        """The CUDA sources as they are compiled for GPUs."""
+        cuda = [source for source in self._sources if source.is_cuda]
+        found = [_gpu_source(source, self._settings, self._functions[source.file]) for source in cuda]
+        if self._prebuilt is not None:
+            for index, source in enumerate(found):
+                source.prebuilt = partial(_cubin, self._prebuilt, index)
+        return found
+
     def _library(self) -> Library:
         """The library for the CPU, built when first needed."""
         if self._cpu is None:
-            self._emulated = {s.file: emulate(s.text, s.file) if s.is_cuda else None for s in self._sources}
-            self._cpu = Library(build.build(self._recipe()))
+            ready = self._prebuilt.library if self._prebuilt is not None else None
+            self._cpu = Library(build.build(self.recipe()) if ready is None else ready)
         return self._cpu
 
     def _identity(self) -> str:
         return self._library().path.parent.name
 
-    def _recipe(self) -> build.Recipe:
+    def recipe(self) -> build.Recipe:
+        """How the library for the CPU is built."""
         settings = self._settings
         units = {}
         for index, source in enumerate(self._sources):
-            emulated: Emulated | None = self._emulated[source.file]
+            emulated: Emulated | None = emulate(source.text, source.file) if source.is_cuda else None
             text = emulated.text if emulated is not None else source.text
             found = self._functions[source.file]
             units[source.file] = translation_unit(text, source.file, found, emulated, index == 0, settings.checked)
@@ -302,6 +346,10 @@ class Module:
 
     def __repr__(self) -> str:
         return f"<omnikernel module {self._settings.name!r}: {', '.join(sorted(self._attributes))}>"
+
+
+def _cubin(prebuilt: Prebuilt, source: int, capability: int, bits: int) -> bytes | None:
+    return prebuilt.cubin(capability, source, bits)
 
 
 def _gpu_source(source: Source, settings: Settings, kernels: Sequence[Function]) -> gpu.GpuSource:

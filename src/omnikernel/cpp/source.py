@@ -55,6 +55,29 @@ SCALARS = {
     "f8e5m2": "fp8e5",
     "__nv_fp8_e5m2": "fp8e5",
 }
+# CUDA's vector types, behind pointers -> the dtype of a component, and how many.
+VECTORS = {
+    **{
+        f"{name}{n}": (dtype, n)
+        for name, dtype in {
+            "char": "i8",
+            "uchar": "u8",
+            "short": "i16",
+            "ushort": "u16",
+            "int": "i32",
+            "uint": "u32",
+            "long": "i64",
+            "ulong": "u64",
+            "longlong": "i64",
+            "ulonglong": "u64",
+            "float": "fp32",
+            "double": "fp64",
+        }.items()
+        for n in (1, 2, 3, 4)
+    },
+    **dict.fromkeys(("half2", "__half2"), ("fp16", 2)),
+    **dict.fromkeys(("nv_bfloat162", "__nv_bfloat162"), ("bf16", 2)),
+}
 _INTEGER_WORDS = {"signed", "unsigned", "short", "long", "int", "char"}
 _NAMESPACES = {"ok", "std"}
 _RESTRICT = {"__restrict__", "__restrict", "restrict"}
@@ -64,7 +87,8 @@ _KNOWN = "ok::View<T, N>, a pointer, or a scalar such as int, int64_t, float, do
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A parameter's type. `form`: view, pointer or scalar; `dtype` is Triton's name, "" for `void *`."""
+    """A parameter's type. `form`: view, pointer or scalar; `dtype` is Triton's name, "" for `void *`. `lanes`: components of
+    the vectors that a pointer points to, 1 where it points to scalars."""
 
     form: str
     dtype: str
@@ -72,6 +96,7 @@ class Type:
     rank: int = 0
     const: bool = False
     restrict: bool = False
+    lanes: int = 1
 
     def __str__(self) -> str:
         const = "const " if self.const else ""
@@ -351,7 +376,7 @@ def _parameter(part: Sequence[Token], aliases: Mapping[str, list[Token]], where:
 
 
 def _is_type_word(word: str) -> bool:
-    return word in _INTEGER_WORDS or word in _RESTRICT or word in SCALARS or word in ("const", "View")
+    return word in _INTEGER_WORDS or word in _RESTRICT or word in SCALARS or word in VECTORS or word in ("const", "View")
 
 
 def read_type(tokens: Sequence[Token], aliases: Mapping[str, list[Token]], where: str) -> Type:
@@ -384,8 +409,12 @@ def read_type(tokens: Sequence[Token], aliases: Mapping[str, list[Token]], where
         raise SignatureError(f"{where}: '{text}' is a reference to a scalar; write results through a view")
     if stars and name == "void":
         return Type("pointer", "", "void", 0, const, restrict)
+    if stars and name in VECTORS:
+        dtype, lanes = VECTORS[name]
+        return Type("pointer", dtype, name, 0, const, restrict, lanes)
     if name not in SCALARS:
-        raise SignatureError(f"{where}: the type '{text}' is not known; expected {_KNOWN}")
+        members = "" if stars else "; a struct or a vector is not passed by value: take its members as parameters"
+        raise SignatureError(f"{where}: the type '{text}' is not known; expected {_KNOWN}{members}")
     return Type("pointer" if stars else "scalar", SCALARS[name], name, 0, const, restrict)
 
 

@@ -104,13 +104,13 @@ def _write_versions(folder: Path | None, known: dict[str, str]) -> None:
         pass  # asked for again next time; a cache that cannot be written is reported where it costs more
 
 
-def base_flags(cuda: bool, checked: bool) -> tuple[str, ...]:
+def base_flags(cuda: bool, checked: bool, march: str = "native") -> tuple[str, ...]:
     """Flags of every build. No fast-math; `errno` and traps, which GPUs have not either, are given up for vectors.
 
     CUDA source reads memory through pointers of other types (`float4 *`) as a matter of course, C++ source does not.
     """
-    common: tuple[str, ...] = ("-std=gnu++17", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-march=native")
-    common += ("-fno-math-errno", "-fno-trapping-math", "-fdiagnostics-color=never")
+    common: tuple[str, ...] = ("-std=gnu++17", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
+    common += (f"-march={march}", "-fno-math-errno", "-fno-trapping-math", "-fdiagnostics-color=never")
     common += ("-fno-strict-aliasing",) if cuda else ()
     return (*common, "-O1", "-DOK_CHECKED=1") if checked else (*common, "-O3")
 

@@ -172,7 +172,8 @@ def _numpy(obj: Any, where: Where) -> ArrayView | None:
     dtype = numpy_dtype(obj.dtype)
     if dtype is None:
         _refuse_dtype(obj.dtype, where)
-    if isinstance(obj, np.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # takes long to import, and without it there are no such arrays
+    if masked is not None and isinstance(obj, masked.MaskedArray):
         raise where.type_error("a plain array", "a numpy masked array", "pass a.filled(value) or a.data and a.mask")
     address, shape, strides = obj.ctypes.data, obj.shape, obj.strides
     extent = extent_of(address, shape, strides, obj.itemsize)

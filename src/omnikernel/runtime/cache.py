@@ -18,7 +18,6 @@ import tempfile
 import warnings
 from dataclasses import asdict
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +67,7 @@ def unpack(data: bytes) -> Artefact:
 
 def _artefact(manifest: dict[str, Any], code: bytes) -> Artefact:
     parameters = tuple(
-        Parameter(name, _type(text), read, written) for name, text, read, written in manifest["parameters"]
+        Parameter(name, type_of(text), read, written) for name, text, read, written in manifest["parameters"]
     )
     return Artefact(
         name=manifest["name"],
@@ -82,19 +81,21 @@ def _artefact(manifest: dict[str, Any], code: bytes) -> Artefact:
     )
 
 
-def _type(text: str) -> Pointer | Scalar:
+def type_of(text: str) -> Pointer | Scalar:
     """A parameter's type as it prints."""
     if text in INTEGER_BITS or text in FLOAT_BITS:
         return Scalar(text)
     match = re.fullmatch(r"!tt\.ptr<(.+?)(?:, (\d+))?>", text)
     if match is None:
         raise ValueError(f"no type of a parameter: {text!r}")
-    return Pointer(_type(match[1]), int(match[2] or 1))
+    return Pointer(type_of(match[1]), int(match[2] or 1))
 
 
 @cache
 def toolchain() -> tuple[str, ...]:
     """The versions that generated code depends on: ours, Triton's, llvmlite's, LLVM's."""
+    from importlib.metadata import PackageNotFoundError, version
+
     import llvmlite
     import llvmlite.binding as llvm
 

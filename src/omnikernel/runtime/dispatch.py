@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,26 +26,40 @@ from .launch import Executable, Launcher
 _TABLE = "_omnikernel_table"  # attribute of a JITFunction
 _POINTER, _INTEGER, _F32, _F64 = range(4)  # kinds of slots, as in dispatch.c
 _NOT_YET = (0, 0, 0.0)
+# What a launch looks at of `triton.knobs`, where Triton is not loaded: no hook, no debug mode.
+_NO_KNOBS = SimpleNamespace(
+    runtime=SimpleNamespace(add_stages_inspection_hook=None, debug=False, launch_enter_hook=None, launch_exit_hook=None)
+)
+
+
+@cache
+def native_alone() -> ModuleType | None:
+    """The C extension, told about NumPy: all that a launch needs where Triton is not loaded; None where it is missing."""
+    native = pool.native()
+    if native is None:
+        return None
+    pool.pool()  # sets the number of threads
+    native.set_knobs(_NO_KNOBS)
+    native.set_numpy_scalar(np.generic)
+    sample = np.zeros((3, 4, 5), np.float32)[1:, ::-2, 3:]
+    sample.flags.writeable = False
+    native.setup_numpy(np.ndarray, sample, sample.ctypes.data, sample.shape, sample.strides, sample.dtype, False)
+    return native
 
 
 @cache
 def _native() -> ModuleType | None:
     """The C extension, told about NumPy and Triton; None where it is missing."""
-    native = pool.native()
+    native = native_alone()
     if native is None:
         return None
     import triton
     import triton.language as tl
     from triton.runtime.jit import JITFunction
 
-    pool.pool()  # sets the number of threads
     native.set_knobs(triton.knobs)
-    native.set_numpy_scalar(np.generic)
     native.register_identity(tl.dtype, False)
     native.register_identity(JITFunction, True)
-    sample = np.zeros((3, 4, 5), np.float32)[1:, ::-2, 3:]
-    sample.flags.writeable = False
-    native.setup_numpy(np.ndarray, sample, sample.ctypes.data, sample.shape, sample.strides, sample.dtype, False)
     return native
 
 
@@ -84,14 +98,13 @@ def remember(jit_function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], c
     if native is None or not isinstance(launcher, Launcher) or launcher.executable is None:
         return False
     table = _table(native, jit_function)
-    for value in (*args, *kwargs.values()):
-        _register_exchange(native, type(value))
+    register_tensors(native, args, kwargs)
     if table is None or table.key(args, kwargs) is None:
         return False
     slots = _slots(launcher, jit_function.arg_names, args, kwargs)
     if slots is None:
         return False
-    variants = [_variant(launcher.executable, disjoint) for disjoint in (False, True)]
+    variants = variants_of(launcher.executable)
     debug = bool(sys.modules["triton"].knobs.runtime.debug)
     cache = _cache_of(jit_function, compiled_kernel)
     stored: bool = table.add(args, kwargs, debug, compiled_kernel, launcher.executable, slots, *variants, cache)
@@ -135,6 +148,11 @@ def _cache_of(jit_function: Any, compiled_kernel: Any) -> dict[Any, Any] | None:
     return None
 
 
+def variants_of(executable: Executable) -> list[tuple[int, int, float]]:
+    """Address, scratch and cost of a kernel's code, for arrays that may share memory and for those that do not."""
+    return [_variant(executable, disjoint) for disjoint in (False, True)]
+
+
 def _variant(executable: Executable, disjoint: bool) -> tuple[int, int, float]:
     loaded = executable.loaded(disjoint)
     if loaded is None:
@@ -155,7 +173,7 @@ def _slots(
     slots = []
     for leaf, parameter in zip(launcher.leaves, parameters, strict=True):
         position = leaf.path[0]
-        described = _slot(parameter)
+        described = slot_of(parameter)
         if len(leaf.path) != 1 or described is None:
             return None
         if position >= len(args):
@@ -166,7 +184,7 @@ def _slots(
     return tuple(slots)
 
 
-def _slot(parameter: Parameter) -> tuple[int, int, int, bool] | None:
+def slot_of(parameter: Parameter) -> tuple[int, int, int, bool] | None:
     """Kind, bits, bytes of an element, written; None for a type that C does not encode."""
     type_ = parameter.type
     if isinstance(type_, Pointer):
@@ -177,6 +195,12 @@ def _slot(parameter: Parameter) -> tuple[int, int, int, bool] | None:
         return _INTEGER, type_.bits, 0, False
     kind = {"f32": _F32, "f64": _F64}.get(type_.kind)
     return None if kind is None else (kind, 0, 0, False)
+
+
+def register_tensors(native: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Let C read the torch tensors among the arguments of a call, from now on."""
+    for value in (*args, *kwargs.values()):
+        _register_exchange(native, type(value))
 
 
 def _register_exchange(native: ModuleType, type_: type) -> None:

@@ -236,7 +236,7 @@ def _encoder(kernel: str, parameter: Parameter) -> Encoder:
         accepted = _ELEMENTS.get(element.kind, ()) if isinstance(element, Scalar) else ()
         return lambda value: _encode_pointer(value, where, accepted, parameter.written)
     if type_.is_float:
-        return lambda value: (_float_bits(_number_of(value, where, type_), type_.kind), None)
+        return lambda value: (float_bits(_number_of(value, where, type_), type_.kind), None)
     return lambda value: (_integer_bits(_number_of(value, where, type_), type_, where), None)
 
 
@@ -291,7 +291,7 @@ def _integer_bits(value: int | float, type_: Scalar, where: Where) -> int:
     return value & 1 if bits == 1 else value & _MASK
 
 
-def _float_bits(value: int | float, kind: str) -> int:
+def float_bits(value: int | float, kind: str) -> int:
     """The bits of a float in the low bytes of a slot; rounded to nearest even, beyond the range to infinity."""
     number = float(value)
     if kind == "f64":
