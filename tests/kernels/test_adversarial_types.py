@@ -231,3 +231,27 @@ def test_chains_of_shapes(n: int) -> None:
         lambda: {"x": np.arange(512).astype(np.float32), "y": np.zeros(3648, np.float32), "n": n},
         expect,
     )
+
+
+@triton.jit
+def high_halves(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    b = tl.load(x + N + i)
+    first = tl.umulhi(tl.load(x + i), b)
+    second = tl.umulhi(first, b)
+    tl.store(y + i, (first == second).to(tl.float32) + 2 * (first != second).to(tl.float32))
+
+
+@pytest.mark.parametrize("n", [2, 4, 8, 64])
+def test_equality_of_high_halves(n: int) -> None:
+    """LLVM ends the process over two truncations of which it knows that they lose nothing."""
+    x = np.random.default_rng(n).integers(0, 1 << 32, 2 * n, dtype=np.uint32)
+    x[n:][::2] = [0, 1, 2**32 - 1, 0][: max(1, n // 2)] * max(1, n // 8)
+
+    def expect(q: dict[str, Any]) -> None:
+        b = x[n:].astype(np.uint64)
+        first = x[:n].astype(np.uint64) * b >> np.uint64(32)
+        second = first * b >> np.uint64(32)
+        q["y"][:] = np.where(first == second, 1, 2)
+
+    check(high_halves, lambda: {"x": x, "y": np.zeros(n, np.float32), "N": n}, expect)
