@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from compiled_functions import functions_as_compiled
 from program_drawer import Program
 from program_writer import DTYPES
 from random_programs import is_disjoint
@@ -31,7 +32,8 @@ def slots_of(arguments: Sequence[Any]) -> list[Any]:
 def run_reference(kernel: Kernel, program: Program) -> list[Any]:
     """The arguments after the reference ran the kernel on a copy of them."""
     arguments = program.copy_arguments()
-    reference.run(kernel, slots_of(arguments), program.grid)
+    with functions_as_compiled():
+        reference.run(kernel, slots_of(arguments), program.grid)
     return arguments
 
 

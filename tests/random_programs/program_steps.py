@@ -1,4 +1,4 @@
-"""Steps of a random kernel without control flow: arithmetic, casts, shapes, memory, reductions, dot, atomics."""
+"""Steps of a random kernel without control flow: arithmetic, casts, shapes, memory, reductions, atomics."""
 
 from __future__ import annotations
 
@@ -97,15 +97,19 @@ class Steps(Drawer):
         self.pool.append(self.convert(self.any_value(), self.choice(kinds)))
 
     def bitcast(self) -> None:
-        """From floats only where no NaN is left: its bits are not defined."""
+        """From floats only where no NaN is left."""
         a = self.any_value((*INTEGERS, *FLOATS))
         targets = [k for k in (*INTEGERS, *FLOATS) if BITS[k] == BITS[a.kind] and k != a.kind]
         if not targets:
             return
         if a.kind in FLOATS:
-            ordered = self.w.binary("arith.cmpf", a, a, "ord", "i1")
-            a = self.w.select(ordered, a, self.w.constant(0.0, a.kind, a.shape))
+            a = self.ordered(a)
         self.pool.append(self.w.cast("arith.bitcast", a, self.choice(targets)))
+
+    def ordered(self, a: Val) -> Val:
+        """A float with 0 for NaN, whose sign and bits are not defined."""
+        ordered = self.w.binary("arith.cmpf", a, a, "ord", "i1")
+        return self.w.select(ordered, a, self.w.constant(0.0, a.kind, a.shape))
 
     def mulhi(self) -> None:
         a, b = self.pair(("i32", "i64"))
@@ -229,26 +233,6 @@ class Steps(Drawer):
             if other != axis:
                 index = self.w.expand(index, other)
         return self.w.broadcast(index, shape)
-
-    def dot(self) -> None:
-        m, k, n = (1 << self.number(1, 5) for _ in range(3))
-        operand, accumulator = self.choice(
-            [("f32", "f32"), ("f16", "f32"), ("bf16", "f32"), ("f16", "f16"), ("i8", "i32"), ("f64", "f64")]
-        )
-        a = (
-            self.coerce(self.any_value(FLOATS), operand, (m, k))
-            if self.chance(0.5)
-            else self.load_tile(operand, (m, k))
-        )
-        b = self.load_tile(operand, (k, n))
-        c = (
-            self.coerce(self.any_value(), accumulator, (m, n))
-            if self.chance(0.5)
-            else self.w.constant(0, accumulator, (m, n))
-        )
-        precision = "" if accumulator in ("i32", "f64") else ", inputPrecision = ieee"
-        text = f"tt.dot {a.name}, {b.name}, {c.name}{precision} : {a.type} * {b.type} -> {c.type}"
-        self.pool.append(self.w.op(c.kind, c.shape, text))
 
     def atomic(self) -> None:
         """A sum into places that all programs share; the order of integer sums does not matter."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from program_blocks import Blocks
 from program_control import Control
 from program_drawer import Program
+from program_functions import Functions
+from program_products import Products
+from program_regions import Regions
 from program_steps import Steps
 
-WEIGHTS: dict[Callable[[Control], None], float] = {
+WEIGHTS: dict[Callable[..., None], float] = {
     Steps.arithmetic: 14,
     Steps.float_chain: 4,
     Steps.fma: 1.5,
@@ -29,13 +33,25 @@ WEIGHTS: dict[Callable[[Control], None], float] = {
     Steps.scan: 1,
     Steps.join_or_split: 1,
     Steps.lookup: 0.8,
-    Steps.dot: 0.8,
+    Products.dot: 0.8,
+    Products.scaled_dot: 0.3,
     Steps.atomic: 0.7,
     Steps.float_atomic: 0.4,
     Steps.compare_and_swap: 0.3,
     Steps.scalar_load: 1,
     Steps.branching_reduction: 0.4,
     Steps.extended: 0.5,
+    Functions.function: 1.5,
+    Functions.library_function: 1,
+    Functions.precise: 0.5,
+    Functions.rounding: 0.5,
+    Blocks.block_load: 1.2,
+    Blocks.block_store: 0.6,
+    Blocks.block_loop: 0.6,
+    Blocks.row_gather: 0.5,
+    Regions.map_elementwise: 0.6,
+    Regions.moments: 0.5,
+    Regions.tile_call: 0.5,
     Control.for_loop: 2,
     Control.pointer_loop: 0.7,
     Control.if_else: 1.2,
@@ -45,7 +61,7 @@ WEIGHTS: dict[Callable[[Control], None], float] = {
 }
 
 
-class Kernels(Control):
+class Kernels(Control, Functions, Blocks, Regions, Products):
     """Draws steps by their weights."""
 
     def step(self) -> None:

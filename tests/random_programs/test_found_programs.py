@@ -147,7 +147,28 @@ module {
 }
 """
 
+# A region of map_elementwise that runs on lanes of which all are the same.
+UNIFORM_MAP = """\
+module {
+  tt.func public @kernel(%x: !tt.ptr<f16>, %y: !tt.ptr<f16>) attributes {noinline = false} {
+    %v = tt.load %x : !tt.ptr<f16>
+    %0 = tt.splat %v : f16 -> tensor<16xf16>
+    %1 = "tt.map_elementwise"(%0) <{pack = 1 : i32}> ({
+    ^bb0(%a: f16):
+      %s = arith.addf %a, %a : f16
+      tt.map_elementwise.return %s : f16
+    }) : (tensor<16xf16>) -> tensor<16xf16>
+    %2 = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+    %3 = tt.splat %y : !tt.ptr<f16> -> tensor<16x!tt.ptr<f16>>
+    %4 = tt.addptr %3, %2 : tensor<16x!tt.ptr<f16>>, tensor<16xi32>
+    tt.store %4, %1 : tensor<16x!tt.ptr<f16>>
+    tt.return
+  }
+}
+"""
+
 KNOWN = [
+    pytest.param(UNIFORM_MAP, "f16", id="uniform map"),
     pytest.param(LOW_HALF, "i32", id="low half"),
     pytest.param(NARROW_START, "bf16", id="narrow start of a while loop"),
     pytest.param(HOLE, "i32", id="hole"),

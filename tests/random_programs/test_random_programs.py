@@ -22,7 +22,7 @@ BATCH = 10
 
 def seeds(config: pytest.Config) -> list[range]:
     first = config.getoption("--program-seed", None) or int(os.environ.get("OMNIKERNEL_TEST_PROGRAM_SEED", "0"))
-    count = config.getoption("--programs", None) or int(os.environ.get("OMNIKERNEL_TEST_PROGRAMS", "300"))
+    count = config.getoption("--programs", None) or int(os.environ.get("OMNIKERNEL_TEST_PROGRAMS", "1000"))
     return [range(low, min(low + BATCH, first + count)) for low in range(first, first + count, BATCH)]
 
 

@@ -40,7 +40,8 @@ def lower_map_elementwise(fl: FunctionLowering, op: Op) -> None:
             lanes = max(value.lanes for value, _ in placed)
             values = [ev.spread(p, lanes) for p in placed]
             if on_lanes:
-                results = combiner.run(region, dict(zip(region.block.args, values, strict=True)), lanes)
+                with ev.at(ev.level):  # where what it makes may also be splatted
+                    results = combiner.run(region, dict(zip(region.block.args, values, strict=True)), lanes)
             else:
                 results = inline(fl, region, values)
             for buffer, value in zip(made, results, strict=True):
