@@ -10,7 +10,7 @@ PIP := $(PY) -m pip install --disable-pip-version-check
 TORCH ?= torch==2.13.0
 TRITON ?= triton==3.7.1
 
-N ?= 300
+N ?= 1000
 SEED ?= $(shell date +%s)
 SOURCES := pyproject.toml $(wildcard setup.py src/omnikernel/runtime/_native/*)
 CHECKED := src tests examples benchmarks tools
@@ -20,7 +20,7 @@ help:
 	@echo "make demo       five kernels on NumPy arrays, compiled on this CPU: a table"
 	@echo "make test       the tests (installs torch and jax too)"
 	@echo "make bench      against torch, torch.compile, NumPy and the interpreter: table, JSON, plot"
-	@echo "make fuzz N=300 new random programs, compiled against the reference (SEED=... repeats)"
+	@echo "make fuzz N=1000 new random programs, compiled against the reference (SEED=... repeats)"
 	@echo "make lint       ruff and mypy"
 	@echo "make tour       write docs/tour.md anew"
 	@echo "make clean      remove .venv and everything that was built"
