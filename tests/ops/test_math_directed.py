@@ -103,8 +103,6 @@ def test_arithmetic(op: str, count: int, kind: str, target: str) -> None:
     letter = "f" if kind == "f32" else "d"
     for mode in MODES:
         symbol = f"__nv_{letter}{op}_{mode}" if op != "fma" else f"__nv_fma{'f' if kind == 'f32' else ''}_{mode}"
-        if symbol in ("__nv_fma_rz", "__nv_fma_rd", "__nv_fma_ru"):
-            continue  # refused
         with np.errstate(all="ignore"):
             want = [wanted(op, tuple(map(float, row)), kind, mode) for row in zip(*columns, strict=True)]
             for lanes in (0, 8):
@@ -166,3 +164,42 @@ def test_double_to_float(mode: str) -> None:
         ]
         (got,) = run("tt.extern_elementwise", [x], ["f32"], 8, symbol=f"__nv_double2float_{mode}")
         same_bits(got, np.array(want).astype(np.float32))
+
+
+def hard_sums(kind: str) -> list[np.ndarray]:
+    """Products that a term nearly cancels, lies far below or far above, or meets among subnormal numbers."""
+    rng = np.random.default_rng(5)
+    dtype, count = DTYPES[kind], 160
+    lowest = math.log2(float(np.finfo(dtype).smallest_subnormal))
+    exponents = {"f32": 120, "f64": 1000}[kind]
+    x = rng.uniform(1, 2, 5 * count) * rng.choice([-1, 1], 5 * count)
+    y, z = rng.uniform(1, 2, 5 * count), np.zeros(5 * count)
+    power = rng.integers(-exponents // 2, exponents // 2, 5 * count).astype(float)
+    x[:count] = np.round(x[:count] * 64) / 64  # with few bits, so that sums are exact at times
+    y[:count] = np.round(y[:count] * 64) / 64
+    x, y = x.astype(dtype), y.astype(dtype)
+    product = (x * y).astype(dtype)
+    z[:count] = -product[:count]
+    z[count : 2 * count] = np.nextafter(-product[count : 2 * count], 0)
+    gaps = rng.choice([-170, -112, -111, -110, -109, -54, -53, 53, 54, 109, 110, 111, 112, 160], count)
+    if kind == "f32":
+        gaps = gaps // 4
+    z[2 * count : 3 * count] = rng.choice([-1.0, 1.0, 1.5], count) * 2.0**gaps
+    power[3 * count :] = lowest + rng.integers(-3, 4, 2 * count)
+    z[3 * count : 4 * count] = rng.choice([-2.0, -1.0, 1.0, 3.0], count) * 2.0 ** rng.integers(0, 3, count)
+    half = np.floor(power / 2)
+    with np.errstate(all="ignore"):
+        z = np.where(np.arange(5 * count) < 3 * count, z * 2.0**power, z * 2.0**lowest)
+        return [v.astype(dtype) for v in (x * 2.0**half, y * 2.0 ** (power - half), z)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_fused_sums_that_nearly_vanish(kind: str, target: str) -> None:
+    columns = hard_sums(kind)
+    for mode in MODES:
+        with np.errstate(all="ignore"):
+            want = [wanted("fma", tuple(map(float, row)), kind, mode) for row in zip(*columns, strict=True)]
+        symbol = f"__nv_fma{'f' if kind == 'f32' else ''}_{mode}"
+        (got,) = run("tt.extern_elementwise", columns, [kind], 8, target, symbol=symbol)
+        same_bits(got, np.array(want).astype(DTYPES[kind]))

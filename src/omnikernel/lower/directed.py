@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from . import arith
 from .convert import sum_to_odd
+from .exact import INFINITY, exponent_of, scaled
 from .number import Num
 from .special import product_error
 
@@ -64,10 +66,8 @@ def add(mode: str) -> Emitter:
         if not x.is_double:
             wide = x.new(sum_to_odd(x.b, x.double().v, y.double().v))
             return _zero_sum(to_single(wide, mode), x, y, mode)
-        total = x + y
-        part = total - x
-        rest = (x - (total - part)) + (y - part)
-        overflow = _both(total.abs().equals(float("inf")), _both(x.abs() < float("inf"), y.abs() < float("inf")))
+        total, rest = _exact_sum(x, y)
+        overflow = _both(total.abs().equals(INFINITY), _both(x.abs() < INFINITY, y.abs() < INFINITY))
         rest = overflow.where(-total, rest)
         return _zero_sum(adjusted(total, rest, mode), x, y, mode)
 
@@ -96,7 +96,7 @@ def mul(mode: str) -> Emitter:
 
 def _overflow(rest: Num, result: Num, x: Num, y: Num) -> Num:
     """The rest of an infinity that finite operands made points back to zero."""
-    made = _both(result.abs().equals(float("inf")), _both(x.abs() < float("inf"), y.abs() < float("inf")))
+    made = _both(result.abs().equals(INFINITY), _both(x.abs() < INFINITY, y.abs() < INFINITY))
     return made.where(-result, rest)
 
 
@@ -116,9 +116,9 @@ def div(mode: str) -> Emitter:
         scaled = quotient * factor
         product = scaled * y
         rest = ((x * factor - product) - product_error(scaled, y, product)) * x.const(1.0).copysign(y)
-        exact = x.new(y.b.or_(y.equals(0.0).v, y.abs().equals(float("inf")).v))
+        exact = x.new(y.b.or_(y.equals(0.0).v, y.abs().equals(INFINITY).v))
         inside = exact.where(0.0, _overflow(rest, quotient, x, y))
-        lost = x.new(x.b.and_(quotient.equals(0.0).v, x.b.and_(x.differs(0.0).v, (y.abs() < float("inf")).v)))
+        lost = x.new(x.b.and_(quotient.equals(0.0).v, x.b.and_(x.differs(0.0).v, (y.abs() < INFINITY).v)))
         return adjusted(quotient, lost.where(x.const(1.0).copysign(quotient), inside), mode)
 
     return emit
@@ -147,15 +147,61 @@ def sqrt(mode: str) -> Emitter:
 
 
 def fma(mode: str) -> Emitter:
-    """f32 only: the product is exact in double, and the sum rounds to odd."""
-
     def emit(x: Num, y: Num, z: Num) -> Num:
-        product, term = x.double() * y.double(), z.double()
-        total = x.new(sum_to_odd(x.b, product.v, term.v))
-        narrow = to_single(total, mode)
-        return _zero_sum(narrow, product.single(), z, mode) if mode == "rd" else narrow
+        if x.is_double:
+            nearest, rest = _fma_double(x, y, z)
+            made, exactly_zero = adjusted(nearest, rest, mode), _both(nearest.equals(0.0), rest.equals(0.0))
+        else:  # the product is exact in double, and the sum rounds to odd
+            total = x.new(sum_to_odd(x.b, (x.double() * y.double()).v, z.double().v))
+            made, exactly_zero = to_single(total, mode), total.equals(0.0)
+        if mode != "rd":
+            return made
+        both_positive = ((x.bits() ^ y.bits()) | z.bits()) >= 0
+        return _both(exactly_zero, x.new(x.b.not_(both_positive.v))).where(-0.0, made)
 
     return emit
+
+
+# Bits between the product and the term from which on only the sign of the smaller one counts.
+APART = 110
+
+
+def _fma_double(x: Num, y: Num, z: Num) -> tuple[Num, Num]:
+    """x y + z rounded to nearest, and a number with the sign of what that leaves.
+
+    All is scaled so that the product lies in [1, 4): then it is the exact sum of two doubles, and so is every sum of
+    two. The rest is summed as an expansion (Shewchuk, 1997), whose last component that is not 0 has its sign.
+    """
+    nearest = x.new(arith.fma(x.b, x.v, y.v, z.v))
+    power = exponent_of(x) + exponent_of(y)
+    gap = exponent_of(z) - power
+    first, second = scaled(x, -exponent_of(x)), scaled(y, -exponent_of(y))
+    product = first * second
+    far_below = z.const(2.0**-APART).copysign(z)
+    term = z.equals(0.0).where(0.0, (gap < -APART).where(far_below, scaled(z, -power)))
+    expansion = [product_error(first, second, product), product]
+    for number in (term, -scaled(nearest, -power)):
+        carried, parts = number, []
+        for part in expansion:
+            carried, error = _exact_sum(carried, part)
+            parts.append(error)
+        expansion = [*parts, carried]
+    rest = expansion[0]
+    for part in expansion[1:]:
+        rest = part.equals(0.0).where(rest, part)
+    sign = x.const(1.0).copysign(x) * y.const(1.0).copysign(y)
+    rest = _both(gap > APART, z.differs(0.0)).where(sign, rest)
+    rest = x.new(x.b.or_(x.equals(0.0).v, y.equals(0.0).v)).where(0.0, rest)
+    finite = _both(_both(x.abs() < INFINITY, y.abs() < INFINITY), z.abs() < INFINITY)
+    rest = nearest.abs().equals(INFINITY).where(-nearest, rest)
+    return nearest, finite.where(rest, 0.0)
+
+
+def _exact_sum(x: Num, y: Num) -> tuple[Num, Num]:
+    """x + y as a rounded sum and its error (Knuth)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
 
 
 def from_integer(scalar: str, mode: str, *, signed: bool) -> Emitter:

@@ -65,7 +65,7 @@ def next_after(x: Num, y: Num) -> Num:
     return x.compare("uno", y).where(x + y, result)
 
 
-def _exponent_of(x: Num) -> Num:
+def exponent_of(x: Num) -> Num:
     """floor(log2(|x|)) as an integer, for finite x other than 0."""
     bits, low = (52, 2.0**-1022) if x.is_double else (23, 2.0**-126)
     tiny = x.abs() < low
@@ -76,7 +76,7 @@ def _exponent_of(x: Num) -> Num:
 
 def logb(x: Num) -> Num:
     """The exponent as a float; -inf for 0, inf for infinities."""
-    made = _exponent_of(x).cast("sitofp", x.type.scalar)
+    made = exponent_of(x).cast("sitofp", x.type.scalar)
     size = x.abs()
     special = size.equals(0.0).where(-INFINITY, size)
     return x.new(x.b.and_((size > 0.0).v, (size < INFINITY).v)).where(made, special)
@@ -84,7 +84,7 @@ def logb(x: Num) -> Num:
 
 def ilogb(x: Num) -> Num:
     """The exponent as an i32; the least i32 for 0 and NaN, the greatest for infinities (CUDA)."""
-    made = _exponent_of(x)
+    made = exponent_of(x)
     made = made.cast("trunc", "i32") if x.is_double else made
     size = x.abs()
     special = size.equals(INFINITY).where(2**31 - 1, -(2**31), like=made)
@@ -96,7 +96,11 @@ def ldexp(x: Num, power: Num) -> Num:
     if not x.is_double:  # every such product is a normal double
         n = power.call("smax", power.const(-300)).call("smin", power.const(300)).cast("sext", "i64")
         return (x.double() * _power(n)).single()
-    n = power.call("smax", power.const(-3000)).call("smin", power.const(3000)).cast("sext", "i64")
+    return scaled(x, power.call("smax", power.const(-3000)).call("smin", power.const(3000)).cast("sext", "i64"))
+
+
+def scaled(x: Num, n: Num) -> Num:
+    """A double times 2^n, rounded once where it becomes subnormal, for an i64 n within 3000 of 0."""
     # Factors that leave a rest of at most 1022 for the last one. A downward factor keeps 53 bits in hand: where it
     # makes a subnormal number, and so rounds, the last product is 0 anyway.
     for _ in range(2):

@@ -254,6 +254,7 @@ def _directed() -> None:
             for letter, kind in (("f", "f32"), ("d", "f64")):
                 _add(f"{letter}{name}_{mode}", {kind: make(mode)}, 0, source="exact error of the rounded result")
         _add(f"fmaf_{mode}", {"f32": directed.fma(mode)}, 0, source="rounding to odd in f64")
+        _add(f"fma_{mode}", {"f64": directed.fma(mode)}, 0, source="exact error of the rounded result")
         _add(
             f"double2float_{mode}", {"f64": directed.double_to_float(mode)}, source="exact error of the rounded result"
         )
