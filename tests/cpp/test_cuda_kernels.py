@@ -1,4 +1,4 @@
-"""The eight kernels on the CPU: plain, checked (also for races), and once under AddressSanitizer."""
+"""Kernels as people write them, on the CPU: plain, checked (also for races), and once under AddressSanitizer."""
 
 from __future__ import annotations
 

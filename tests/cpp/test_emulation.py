@@ -9,7 +9,10 @@ import pytest
 
 import omnikernel
 from omnikernel.cpp.emulation import UnsupportedCuda, emulate
+from omnikernel.cpp.library import KernelError
 from omnikernel.cpp.module import Module
+from omnikernel.cpp.source import SignatureError
+from omnikernel.errors import ArgumentTypeError, ArgumentValueError
 
 
 def make(source: str, **options: Any) -> Module:
@@ -189,6 +192,112 @@ __global__ void widen(const ok::f8e4m3 *x, const ok::f8e5m2 *y, float *out) {
     mod.widen[1, 256](every.view(ml_dtypes.float8_e4m3fn), every.view(ml_dtypes.float8_e5m2), floats)
     np.testing.assert_array_equal(floats[0], every.view(ml_dtypes.float8_e4m3fn).astype(np.float32))
     np.testing.assert_array_equal(floats[1], every.view(ml_dtypes.float8_e5m2).astype(np.float32))
+
+
+def test_half_comparisons_rounding_and_conversions(compiler: object) -> None:
+    mod = make("""#include <cuda_fp16.h>
+__global__ void k(const half *x, const half *y, int *flags, half *out, int n) {
+  const int i = threadIdx.x;
+  const half a = x[i], b = y[i];
+  flags[i] = __heq(a, b) | __hne(a, b) << 1 | __hlt(a, b) << 2 | __hge(a, b) << 3 | __hltu(a, b) << 4 | __hneu(a, b) << 5
+           | __hbgt2(half2(a, a), half2(b, b)) << 6 | __hisnan(a) << 7 | (__hisinf(a) == 1) << 8;
+  const half found[] = {hceil(a), hfloor(a), htrunc(a), hrint(a), __hmax(a, b), __hmin_nan(a, b), __hadd_sat(a, b),
+                        __hfma_relu(a, b, a), __low2half(__hle2(half2(a, b), half2(b, a))), htanh(a)};
+  for (int k = 0; k < 10; k++) out[k * n + i] = found[k];
+  flags[n + i] = __half2int_rd(a) * 1000 + __half2int_rn(a);
+}""")
+    x = np.array([0, -1.5, 2.5, np.nan, np.inf, 0.3, -0.7, 100], np.float16)
+    y = np.array([0, 1, 2.5, 1, np.inf, np.nan, -2, 3], np.float16)
+    flags, out = ints(16), np.zeros((10, 8), np.float16)
+    mod.k[1, 8](x, y, flags, out, 8)
+    unordered = np.isnan(x) | np.isnan(y)
+    bits = [x == y, (x != y) & ~unordered, x < y, x >= y, (x < y) | unordered, (x != y) | unordered, x > y, np.isnan(x)]
+    bits.append(np.isposinf(x))
+    np.testing.assert_array_equal(flags[:8], sum(b.astype(int) << i for i, b in enumerate(bits)))
+    clean = np.nan_to_num(x, nan=0, posinf=np.inf).astype(float)
+    whole = lambda v: np.where(np.isinf(v), 2**31 - 1, v).astype(np.int64)  # noqa: E731
+    finite = ~np.isinf(x)
+    np.testing.assert_array_equal(
+        flags[8:][finite], (whole(np.floor(clean)) * 1000 + whole(np.rint(clean)))[finite].astype(np.int32)
+    )
+    with np.errstate(all="ignore"):
+        wanted = [np.ceil(x), np.floor(x), np.trunc(x), np.rint(x), np.fmax(x, y), np.minimum(x, y)]
+        wanted += [np.nan_to_num(np.clip(x + y, 0, 1), nan=0), (x * y + x), (x <= y).astype(np.float16), np.tanh(x)]
+        wanted[7] = np.where(wanted[7] < 0, 0, wanted[7])
+    for row, want in zip(out, wanted, strict=True):
+        np.testing.assert_allclose(row, want.astype(np.float16), rtol=1e-3)
+
+
+def test_pointers_to_vectors(compiler: object) -> None:
+    mod = make("""__global__ void k(const float4 *x, uchar4 *out, const float3 *points) {
+  const float4 v = x[threadIdx.x];
+  out[threadIdx.x] = make_uchar4(v.x, v.y, v.z, points[threadIdx.x].y);
+}""")
+    x, out = np.arange(32, dtype=np.float32), np.zeros((8, 4), np.uint8)
+    points = np.arange(25, dtype=np.float32)[1:].reshape(8, 3)
+    mod.k[1, 8](x, out, points)
+    np.testing.assert_array_equal(out, np.column_stack([x.reshape(8, 4)[:, :3], points[:, 1]]))
+    wide = np.zeros(64, np.uint8)
+    start = -wide.ctypes.data % 16 + 4  # beyond a multiple of 16
+    crooked = wide[start : start + 16].view(np.float32)
+    with pytest.raises(
+        ArgumentValueError, match=r"'x': expected an array aligned to 16 bytes for const float4 \*, got addre"
+    ):
+        mod.k[1, 1](crooked, out, points)
+    with pytest.raises(
+        ArgumentValueError, match=r"'x': expected a multiple of 4 elements .*, got shape \(3,\); pass an array"
+    ):
+        mod.k[1, 1](x[:3].copy(), out, points)
+    with pytest.raises(ArgumentTypeError, match=r"'x': expected an array of float32, got numpy array of float64"):
+        mod.k[1, 1](x.astype(np.float64), out, points)
+
+
+@pytest.mark.parametrize("parameter", ["Params p", "float4 p", "dim3 p"])
+def test_structs_are_refused_with_advice(parameter: str) -> None:
+    with pytest.raises(SignatureError) as caught:
+        make(f"struct Params {{ int n; }};\n__global__ void k(float *x, {parameter}) {{}}")
+    assert str(caught.value).startswith(
+        f"emulated.cu:3: 'k', parameter 'p': the type '{parameter.split(maxsplit=1)[0]}' is not known;"
+    )
+    assert str(caught.value).endswith("a struct or a vector is not passed by value: take its members as parameters")
+
+
+def test_coalesced_groups_know_their_ranks(compiler: object) -> None:
+    mod = make("""#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void k(int *out, int tile) {
+  const int t = threadIdx.x;
+  if (t % 3 == 0) {
+    auto g = cg::coalesced_threads();
+    const int r = g.thread_rank();
+    out[8 * t] = r, out[8 * t + 1] = g.size(), out[8 * t + 2] = g.shfl_up(t, 2), out[8 * t + 3] = g.shfl_down(t, 1);
+    out[8 * t + 4] = g.ballot(r % 2), out[8 * t + 5] = g.any(t == 3) + 2 * g.all(t < 60);
+    out[8 * t + 6] = g.match_any(r / 4), out[8 * t + 7] = cg::tiled_partition(g, tile).size();
+  }
+}""")
+    out = ints(8 * 64)
+    mod.k[1, 64](out, 4)
+    for warp in range(2):
+        lanes = [t for t in range(32 * warp, 32 * warp + 32) if t % 3 == 0]
+        n = len(lanes)
+        for r, t in enumerate(lanes):
+            alike = sum(1 << s for s in range(n) if s // 4 == r // 4)
+            odd = sum(1 << s for s in range(n) if s % 2)
+            votes = int(3 in lanes) + 2 * int(all(lane < 60 for lane in lanes))
+            down = lanes[r + 1] if r + 1 < n else t
+            rest = min(4, n - r // 4 * 4)
+            assert out[8 * t : 8 * t + 8].tolist() == [
+                r,
+                n,
+                lanes[r - 2] if r > 1 else t,
+                down,
+                odd,
+                votes,
+                alike,
+                rest,
+            ]
+    with pytest.raises(KernelError, match=r"tiled_partition: a tile has 1, 2, 4, 8, 16 or 32 threads, got 5"):
+        mod.k[1, 64](out, 5)
 
 
 def test_integer_functions(compiler: object) -> None:

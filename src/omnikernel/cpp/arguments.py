@@ -143,7 +143,9 @@ def _check_vectors(type_: Type, array: ArrayView, where: Where) -> None:
     aligned = size if type_.lanes == 3 else min(16, size * type_.lanes)
     if array.address % aligned:
         advice = "pass a copy, which is aligned, or take a pointer to scalars"
-        raise where.value_error(f"an array aligned to {aligned} bytes for {type_}", f"address {array.address:#x}", advice)
+        raise where.value_error(
+            f"an array aligned to {aligned} bytes for {type_}", f"address {array.address:#x}", advice
+        )
     if prod(array.shape or ()) % type_.lanes:
         advice = "pass an array padded to that, or take a pointer to scalars"
         raise where.value_error(f"a multiple of {type_.lanes} elements for {type_}", f"shape {array.shape}", advice)

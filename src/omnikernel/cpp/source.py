@@ -376,7 +376,9 @@ def _parameter(part: Sequence[Token], aliases: Mapping[str, list[Token]], where:
 
 
 def _is_type_word(word: str) -> bool:
-    return word in _INTEGER_WORDS or word in _RESTRICT or word in SCALARS or word in VECTORS or word in ("const", "View")
+    return (
+        word in _INTEGER_WORDS or word in _RESTRICT or word in SCALARS or word in VECTORS or word in ("const", "View")
+    )
 
 
 def read_type(tokens: Sequence[Token], aliases: Mapping[str, list[Token]], where: str) -> Type:

@@ -533,5 +533,6 @@ extern "C" __attribute__((weak, visibility("hidden"))) OK_UNWATCHED void ok_leav
 #endif
 
 #include "omnikernel_cuda_functions.h"
+#include "omnikernel_cuda_halves.h"
 
 #endif

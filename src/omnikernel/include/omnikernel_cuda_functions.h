@@ -1,4 +1,4 @@
-/* CUDA's device functions on the CPU: barriers, warp operations, atomics, integer and math functions, half and bf16.
+/* CUDA's device functions on the CPU: barriers, warp operations, atomics, integer and math functions.
  *
  * Fast variants (__expf, __fdividef ...) are the accurate ones here. Part of omnikernel_cuda_cpu.h.
  */
@@ -169,8 +169,6 @@ OK_ATOMIC(atomicInc, unsigned, OK_UPDATE(unsigned, old >= value ? 0 : old + 1))
 OK_ATOMIC(atomicDec, unsigned, OK_UPDATE(unsigned, old == 0 || old > value ? value : old - 1))
 OK_ATOMIC(atomicAdd, float, OK_UPDATE(float, old + value))
 OK_ATOMIC(atomicAdd, double, OK_UPDATE(double, old + value))
-OK_ATOMIC(atomicAdd, ok::f16, OK_UPDATE(ok::f16, old + value))
-OK_ATOMIC(atomicAdd, ok::bf16, OK_UPDATE(ok::bf16, old + value))
 OK_ATOMIC(atomicExch, float, OK_UPDATE(float, ((void)old, value)))
 #define OK_CAS(T)                                                                                                       \
     OK_ATOMIC_FN T atomicCAS(T *address, T compare, T value) {                                                               \
@@ -181,6 +179,11 @@ OK_CAS(int)
 OK_CAS(unsigned)
 OK_CAS(unsigned long long)
 OK_CAS(unsigned short)
+OK_MATH float2 atomicAdd(float2 *address, float2 value) { return {atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y)}; }
+OK_MATH float4 atomicAdd(float4 *address, float4 value) {
+    return {atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y), atomicAdd(&address->z, value.z),
+            atomicAdd(&address->w, value.w)};
+}
 
 /* ---- integers and bits ---- */
 
@@ -361,76 +364,6 @@ OK_MATH double sinpi(double x) { return sin(3.14159265358979323846 * remainder(x
 OK_MATH double cospi(double x) { return cos(3.14159265358979323846 * remainder(x, 2.0)); }
 OK_MATH void __sincosf(float x, float *s, float *c) { *s = sinf(x), *c = cosf(x); }
 OK_MATH void sincospif(float x, float *s, float *c) { *s = sinpif(x), *c = cospif(x); }
-
-/* ---- half and bf16 ---- */
-
-typedef ok::f16 __half;
-typedef ok::f16 half;
-typedef ok::bf16 __nv_bfloat16;
-typedef ok::bf16 nv_bfloat16;
-typedef ok::f8e4m3 __nv_fp8_e4m3;
-typedef ok::f8e5m2 __nv_fp8_e5m2;
-struct __attribute__((aligned(4))) __half2 { __half x, y; };
-struct __attribute__((aligned(4))) __nv_bfloat162 { __nv_bfloat16 x, y; };
-typedef __half2 half2;
-typedef __nv_bfloat162 nv_bfloat162;
-
-#define OK_HALF(T, T2, TO, FROM, TO2, FROM2)                                                                            \
-    OK_MATH float TO(T a) { return (float)a; }                                                                          \
-    OK_MATH float2 TO2(T2 a) { return {(float)a.x, (float)a.y}; }                                                       \
-    OK_MATH T FROM(float a) { return T(a); }                                                                            \
-    OK_MATH T FROM##_rn(float a) { return T(a); }                                                                       \
-    OK_MATH T2 FROM2(float a, float b) { return {T(a), T(b)}; }                                                         \
-    OK_MATH T __hadd(T a, T b) { return a + b; }                                                                        \
-    OK_MATH T __hsub(T a, T b) { return a - b; }                                                                        \
-    OK_MATH T __hmul(T a, T b) { return a * b; }                                                                        \
-    OK_MATH T __hdiv(T a, T b) { return a / b; }                                                                        \
-    OK_MATH T __hneg(T a) { return -a; }                                                                                \
-    OK_MATH T __habs(T a) { return T(fabsf((float)a)); }                                                                \
-    OK_MATH T __hfma(T a, T b, T c) { return T(ok::detail::fused((float)a, (float)b, (float)c)); }                      \
-    OK_MATH T __hmax(T a, T b) { return T(fmaxf((float)a, (float)b)); }                                                 \
-    OK_MATH T __hmin(T a, T b) { return T(fminf((float)a, (float)b)); }                                                 \
-    OK_MATH bool __hgt(T a, T b) { return a > b; }                                                                      \
-    OK_MATH bool __hge(T a, T b) { return a >= b; }                                                                     \
-    OK_MATH bool __hlt(T a, T b) { return a < b; }                                                                      \
-    OK_MATH bool __hle(T a, T b) { return a <= b; }                                                                     \
-    OK_MATH bool __heq(T a, T b) { return a == b; }                                                                     \
-    OK_MATH bool __hne(T a, T b) { return a < b || a > b; }                                                             \
-    OK_MATH bool __hisnan(T a) { return a != a; }                                                                       \
-    OK_MATH T hsqrt(T a) { return T(sqrtf((float)a)); }                                                                 \
-    OK_MATH T hrsqrt(T a) { return T(1.0 / sqrt((double)(float)a)); }                                                   \
-    OK_MATH T hrcp(T a) { return T(1.0f / (float)a); }                                                                  \
-    OK_MATH T hexp(T a) { return T(exp((double)(float)a)); }                                                            \
-    OK_MATH T hlog(T a) { return T(log((double)(float)a)); }                                                            \
-    OK_MATH T hsin(T a) { return T(sin((double)(float)a)); }                                                            \
-    OK_MATH T hcos(T a) { return T(cos((double)(float)a)); }                                                            \
-    OK_MATH T2 __hadd2(T2 a, T2 b) { return {a.x + b.x, a.y + b.y}; }                                                   \
-    OK_MATH T2 __hsub2(T2 a, T2 b) { return {a.x - b.x, a.y - b.y}; }                                                   \
-    OK_MATH T2 __hmul2(T2 a, T2 b) { return {a.x * b.x, a.y * b.y}; }                                                   \
-    OK_MATH T2 __hfma2(T2 a, T2 b, T2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }                     \
-    OK_MATH T2 __hmax2(T2 a, T2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }                                     \
-    OK_MATH T2 __hmin2(T2 a, T2 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }                                     \
-    OK_MATH T2 operator+(T2 a, T2 b) { return __hadd2(a, b); }                                                          \
-    OK_MATH T2 operator-(T2 a, T2 b) { return __hsub2(a, b); }                                                          \
-    OK_MATH T2 operator*(T2 a, T2 b) { return __hmul2(a, b); }
-OK_HALF(__half, __half2, __half2float, __float2half, __half22float2, __floats2half2_rn)
-OK_HALF(__nv_bfloat16, __nv_bfloat162, __bfloat162float, __float2bfloat16, __bfloat1622float2, __floats2bfloat162_rn)
-OK_MATH __half2 __float2half2_rn(float a) { return {__half(a), __half(a)}; }
-OK_MATH __half2 __half2half2(__half a) { return {a, a}; }
-OK_MATH __half2 __halves2half2(__half a, __half b) { return {a, b}; }
-OK_MATH __half2 __float22half2_rn(float2 a) { return {__half(a.x), __half(a.y)}; }
-OK_MATH __half __low2half(__half2 a) { return a.x; }
-OK_MATH __half __high2half(__half2 a) { return a.y; }
-OK_MATH float __low2float(__half2 a) { return (float)a.x; }
-OK_MATH float __high2float(__half2 a) { return (float)a.y; }
-OK_MATH __half __int2half_rn(int a) { return __half(a); }
-OK_MATH int __half2int_rn(__half a) { return __float2int_rn((float)a); }
-OK_MATH __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) { return {a, a}; }
-OK_MATH __nv_bfloat162 __float22bfloat162_rn(float2 a) { return {__nv_bfloat16(a.x), __nv_bfloat16(a.y)}; }
-OK_MATH __half __ushort_as_half(unsigned short bits) { __half h; h.bits = bits; return h; }
-OK_MATH unsigned short __half_as_ushort(__half h) { return h.bits; }
-OK_MATH __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) { __nv_bfloat16 h; h.bits = bits; return h; }
-OK_MATH unsigned short __bfloat16_as_ushort(__nv_bfloat16 h) { return h.bits; }
 
 #undef assert
 #define assert(condition)                                                                                               \
