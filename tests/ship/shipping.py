@@ -64,8 +64,7 @@ from importlib.machinery import PathFinder
 class Without(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        hidden = name.split(".")[0] in ("triton", "llvmlite", "torch", "jax")
-        return None if hidden else super().find_spec(name, path, target)
+        return None if name.split(".")[0] in HIDDEN else super().find_spec(name, path, target)
 sys.meta_path = [Without if finder is PathFinder else finder for finder in sys.meta_path]
 os.environ["PATH"], os.environ["CXX"] = "/nowhere", "/bin/false"
 """
@@ -100,8 +99,10 @@ def importable(folder: Path, name: str) -> Iterator[None]:
             del sys.modules[module]
 
 
-def bare(program: str, *folders: Path) -> subprocess.CompletedProcess[str]:
+def bare(
+    program: str, *folders: Path, hidden: tuple[str, ...] = ("triton", "llvmlite", "torch", "jax")
+) -> subprocess.CompletedProcess[str]:
     """Run a program where there is neither Triton nor llvmlite nor a compiler."""
     paths = "".join(f"sys.path.insert(0, {str(folder)!r})\n" for folder in folders)
-    command = [sys.executable, "-c", BARE + paths + program]
+    command = [sys.executable, "-c", f"HIDDEN = {hidden!r}\n" + BARE + paths + program]
     return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -113,7 +113,7 @@ def form(*signature: str, options: dict[str, Any] | None = None, **constants: An
 
 
 def misfit(
-    found: fit.Form, dtype: str, address: int, n: Any, size: Any = None, on_gpu: bool = False, **options: Any
+    found: fit.Form, dtype: str, address: int, n: Any, size: Any = None, on_gpu: Any = None, **options: Any
 ) -> Any:
     given = {"x": fit.Argument(dtype, address), "n": fit.Argument("", n)}
     if size is not None:
@@ -165,8 +165,12 @@ def test_the_rules_of_constants_and_options() -> None:
         misfit(form("i32", SIZE=8, x=None), "fp32", 0, 5, 8) == "x: expected the constant None, got an array of float32"
     )
     assert misfit(built, "fp32", 0, 5, 8, num_warps=4) is None
-    assert misfit(built, "fp32", 0, 5, 8, True, num_warps=4) == "option num_warps=4: it was built with 8"
-    assert misfit(built, "fp32", 0, 5, 8, debug=True) == "option debug=True: it was built without"
+    on_gpu = {"num_warps": 8, "num_stages": 3}
+    assert misfit(built, "fp32", 0, 5, 8, on_gpu, num_warps=4) == "option num_warps=4: it was built with 8"
+    assert misfit(built, "fp32", 0, 5, 8, on_gpu, num_warps=8, num_stages=3) is None
+    assert misfit(built, "fp32", 0, 5, 8, debug=True) == "option debug=True: it was built with False"
+    assert misfit(built, "fp32", 0, 5, 8, enable_fp_fusion=True) is None
+    assert misfit(built, "fp32", 0, 5, 8, other=1) == "option other=1: it was built without"
 
 
 def test_values_of_constants_are_told_apart_and_those_of_numbers_are_not() -> None:

@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_compiled_and_says_so_once(package: Path) -> None:
         ({"block": 32}, "BLOCK: expected the constant 64, got 32"),
         ({"ADD": 5}, "ADD: expected the constant 0, got 5"),
         ({"ADD": False}, "ADD: expected the constant 0, got False"),
-        ({"enable_fp_fusion": False}, "option enable_fp_fusion=False: it was built without"),
+        ({"enable_fp_fusion": False}, "option enable_fp_fusion=False: it was built with True"),
     ],
 )
 def test_why_it_does_not_fit(
@@ -289,3 +289,60 @@ def test_the_reference_can_still_be_asked_for(package: Path, monkeypatch: pytest
     monkeypatch.setenv("OMNIKERNEL_REFERENCE", "1")
     with pytest.warns(ShippedWarning, match="OMNIKERNEL_REFERENCE is set"):
         assert scaled(kernels())[1] == 3
+
+
+# ---- other libraries ----
+
+
+def operator_of(found: Any) -> Any:
+    @omnikernel.op("tests::ship_triple")
+    def triple(x: omnikernel.Array) -> omnikernel.Array:
+        out = omnikernel.empty_like(x)
+        found.scale[lambda meta: (omnikernel.cdiv(x.size, meta["BLOCK"]),)](x, out, 1, 3.0, BLOCK=64)
+        return out
+
+    return triple
+
+
+@pytest.mark.torch
+def test_torch(package: Path) -> None:
+    torch = pytest.importorskip("torch")
+    found = kernels()
+    x = torch.arange(128, dtype=torch.float32)
+    for _ in range(2):
+        torch.testing.assert_close(operator_of(found)(x), 3 * x)
+        out = torch.zeros(64)
+        found.scale[(1,)](x, out, 2, 3.0, BLOCK=64)
+        torch.testing.assert_close(out, 3 * x[::2])
+    assert f"{NAME}.kernels" not in sys.modules
+
+
+@pytest.mark.jax
+def test_jax_without_llvmlite(package: Path) -> None:
+    pytest.importorskip("jax")
+    program = f"""
+import numpy as np, jax, omnikernel
+kernels = omnikernel.shipped("{NAME}.kernels")
+
+@omnikernel.op("tests::ship_scale")
+def scale(x: omnikernel.Array, factor: float) -> omnikernel.Array:
+    out = omnikernel.empty_like(x)
+    kernels.scale[(omnikernel.cdiv(x.size, 64),)](x, out, 1, factor, BLOCK=64)
+    return out
+
+x = jax.numpy.arange(128, dtype="float32")
+assert (scale(x, 2.0) == 2 * x).all()
+assert (jax.jit(lambda v: scale(v, 3.0) + scale(v, 2.0))(x) == 5 * x).all()
+assert (jax.vmap(lambda v: scale(v, 2.0))(x.reshape(2, 64)).ravel() == 2 * x).all()
+"""
+    run = shipping.bare(program, package.parent.parent, hidden=("triton", "llvmlite"))
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.jax
+def test_jax_compiles_what_does_not_fit(package: Path) -> None:
+    jax = pytest.importorskip("jax")
+    triple = operator_of(kernels())
+    x = jax.numpy.arange(128, dtype="bfloat16")
+    with pytest.warns(ShippedWarning, match=r"x_ptr: expected \*fp32, got an array of bfloat16"):
+        assert (triple(x) == 3 * x).all()

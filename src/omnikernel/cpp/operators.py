@@ -42,6 +42,11 @@ class Linked:
     address: int
     artefact: Artefact
 
+    @property
+    def identity(self) -> str:
+        """What the code is, for programs that call it."""
+        return self.artefact.texts["ttir"]
+
     def variant(self, disjoint: bool) -> Linked:
         """The code for arrays that share no memory, or may: here one and the same."""
         return self

@@ -93,10 +93,16 @@ def register(kernel: Executable) -> tuple[int, bytes]:
     """Make a kernel known to the handler.
 
     Returns:
-        Its key, and what goes along with a call: its cache key and the packed artefact.
+        Its key, and what goes along with a call: its cache key and the packed artefact; of a kernel that was built elsewhere
+        (C++, prebuilt) only its `identity`, as no program carries it.
     """
     ready()
     artefact = kernel.artefact
+    identity: str | None = getattr(kernel, "identity", None)
+    if identity is not None:
+        key = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8], "little") >> 1
+        _add(key, kernel)
+        return key, identity.encode()
     key = int.from_bytes(hashlib.sha256(artefact.object).digest()[:8], "little") >> 1  # attributes are signed
     _add(key, kernel)
     return key, _name(artefact).encode() + b"\n" + stored.pack(
@@ -134,7 +140,12 @@ def load(key: int, data: bytes) -> Variant:
     """Link a kernel that came along with a call; compile it again if it was for another processor or version."""
     from .. import pipeline
 
-    name, _, packed = data.partition(b"\n")
+    name, newline, packed = data.partition(b"\n")
+    if not newline:
+        raise OmnikernelError(
+            f"this program was exported with the kernel {data.decode()}, which is prebuilt or C++ and not carried along; call the "
+            "operator that launches it once in this process"
+        )
     artefact = stored.unpack(packed)
     if _name(artefact).encode() != name:
         artefact = pipeline.compile_text(artefact.texts["ttir"], artefact.options)

@@ -16,11 +16,11 @@ import numpy as np
 from ..runtime.arrays import DTYPES, ArrayView, Where
 
 Look = Callable[[Any, Where], ArrayView | None]
-_MISSING = object()
 _NUMPY_NAMES = {triton: numpy for numpy, triton in DTYPES.items()}
 _SAME = {"u1": "i1"}  # Triton's spelling of a bool in a signature
 # Options that change no code for a CPU.
 _GPU_OPTIONS = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "launch_cooperative_grid"})
+_DEFAULTS = {"enable_fp_fusion": True, "debug": False}  # of the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,20 @@ class Form:
         return exact + 100 * sum(hint is not None for _, hint in self.types.values())
 
     def misfit(
-        self, arguments: Mapping[str, Argument], options: Mapping[str, Any], parameters: Sequence[Parameter], gpu: bool
+        self,
+        arguments: Mapping[str, Argument],
+        options: Mapping[str, Any],
+        parameters: Sequence[Parameter],
+        gpu: Mapping[str, Any] | None,
     ) -> str | None:
-        """Why this form does not fit; None where it does."""
+        """Why this form does not fit; None where it does.
+
+        Args:
+            arguments: what is passed, by parameter.
+            options: the launch options that are given.
+            parameters: the kernel's.
+            gpu: for a GPU, the options that its code was built with, defaults included.
+        """
         for parameter in parameters:
             name = parameter.name
             argument = arguments.get(name)
@@ -112,15 +123,12 @@ class Form:
                 reason = _other_constant(self.constants[name], argument, parameter)
             if reason is not None:
                 return f"{name}: {reason}"
+        built = {**_DEFAULTS, **self.options} if gpu is None else gpu
         for name, value in options.items():
-            ignored = not gpu and name in _GPU_OPTIONS
-            if not ignored and self.options.get(name, _MISSING) != value:
-                return f"option {name}={value!r}: it was built {_with(name, self.options)}"
+            ignored = gpu is None and name in _GPU_OPTIONS
+            if not ignored and (name not in built or built[name] != value):
+                return f"option {name}={value!r}: it was built with{f' {built[name]!r}' if name in built else 'out'}"
         return None
-
-
-def _with(name: str, options: Mapping[str, Any]) -> str:
-    return f"with {options[name]!r}" if name in options else "without"
 
 
 def _other_constant(built: Any, argument: Argument | None, parameter: Parameter) -> str | None:

@@ -15,12 +15,12 @@ from typing import Any
 
 from ..cpp import gpu as cuda
 from ..cpp.driver import check, driver
-from ..errors import ArgumentTypeError, ArgumentValueError
-from ..runtime.arrays import Where
+from ..errors import ArgumentValueError
 from ..runtime.launch import float_bits
 from . import fit
 from .package import Shipped
 
+current_stream = cuda.current_stream
 look = cuda.look
 _WARP = 32
 _LIBRARIES = ("torch", "cupy", "jax", "jaxlib")
@@ -96,7 +96,8 @@ class Modules:
         form: fit.Form,
         code: Mapping[str, Any],
         grid: Sequence[int],
-        values: Sequence[Any],
+        arguments: Sequence[fit.Argument],
+        stream: int,
         number: int,
     ) -> None:
         """Queue the kernel.
@@ -106,7 +107,8 @@ class Modules:
             form: what fits.
             code: its entry for this GPU.
             grid: one to three extents.
-            values: one for each slot.
+            arguments: one for each slot.
+            stream: the address of the stream to queue it on.
             number: the GPU.
 
         Raises:
@@ -116,17 +118,15 @@ class Modules:
         if 0 in (x, y, z):
             return
         where = f"kernel {name!r}"
-        kept = [
-            _parameter(value, about[1], Where(name, about[0]), number)
-            for about, value in zip(form.about["slots"], values, strict=True)
-        ]
+        slots = zip(form.about["slots"], arguments, strict=True)
+        kept = [ctypes.c_uint64(_bits(argument, kind)) for (_, kind, _, _), argument in slots]
         kept += [
             ctypes.c_uint64(0) for _ in range(code["scratch"])
         ]  # pointers to scratch memory, which it does not use
         parameters = (ctypes.c_void_p * max(1, len(kept)))(*(ctypes.addressof(one) for one in kept))
         with cuda.on_device(number, where):
             handle = self._handle(code, number, where)
-            stream, block = cuda.current_stream(values, number), (_WARP * code["num_warps"], 1, 1)
+            block = (_WARP * code["num_warps"], 1, 1)
             cuda.queue(handle, (x, y, z), block, code["shared"], stream, parameters, where)
 
     def _handle(self, code: Mapping[str, Any], number: int, where: str) -> ctypes.c_void_p:
@@ -140,17 +140,7 @@ class Modules:
         return found
 
 
-def _parameter(value: Any, kind: str, where: Where, number: int) -> Any:
-    """A parameter as the driver reads it: Triton's kernels take pointers and numbers as they are."""
-    if kind.startswith("!tt.ptr"):
-        found = look(number)(value, where)
-        if found is None:
-            raise where.type_error(f"an array on cuda:{number}", f"a {type(value).__qualname__}", "pass an array")
-        return ctypes.c_uint64(found.address)
-    if isinstance(value, (bool, int)):
-        return ctypes.c_uint64(value & (1 << 64) - 1)
-    if isinstance(value, float):
-        return ctypes.c_uint64(float_bits(value, kind))
-    if hasattr(value, "item"):
-        return _parameter(value.item(), kind, where, number)
-    raise ArgumentTypeError(f"{where}: expected a number, got {value!r}")
+def _bits(argument: fit.Argument, kind: str) -> int:
+    """A parameter as the driver reads it: Triton's kernels take addresses and numbers as they are."""
+    value = argument.value
+    return float_bits(value, kind) if isinstance(value, float) else int(value) & (1 << 64) - 1

@@ -161,16 +161,19 @@ class ShippedKernel:
                 return launched
         call = self._bind(args, kwargs)
         device = gpu.device(call.values.values())
-        choice = self._choose(call, device)
+        arguments = self._look(call, device)
+        choice = self._choose(call, arguments, device)
         if choice.form is None:
             return self._compiled(choice.reason).run(*args, grid=grid, warmup=warmup, **kwargs)
         form = choice.form
         extents = _extents(grid, {**form.constants, **call.values})
-        values = [call.values[name] for name in choice.runtime]
         if not warmup:
             if device is not None:
-                self._modules.launch(self.__name__, form, choice.code, extents, values, device)
+                stream = gpu.current_stream(list(call.values.values()), device)
+                passed = [arguments[name] for name in choice.runtime]
+                self._modules.launch(self.__name__, form, choice.code, extents, passed, stream, device)
             else:
+                values = [call.values[name] for name in choice.runtime]
                 executable = self._executable(form, choice.code)
                 executable.run(extents, values)
                 self._quick.remember(args, kwargs, choice.launched, executable, choice.runtime)
@@ -179,7 +182,8 @@ class ShippedKernel:
     def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
         """What a launch would run; nothing is launched."""
         call = self._bind(args, kwargs)
-        choice = self._choose(call, gpu.device(call.values.values()))
+        device = gpu.device(call.values.values())
+        choice = self._choose(call, self._look(call, device), device)
         if choice.form is None:
             return self._compiled(choice.reason).warmup(*args, grid=grid, **kwargs)
         return choice.launched
@@ -188,7 +192,7 @@ class ShippedKernel:
         self, call: Call, grid: Any, look: fit.Look
     ) -> tuple[Prebuilt, tuple[int, int, int], tuple[str, ...]] | None:
         """For JAX: the code for the CPU, the grid, the parameters that are passed; None where no form fits."""
-        choice = self._search(call, None, look)
+        choice = self._search(call, self._seen(call, look), None)
         if choice.form is None:
             return None
         x, y, z = (*_extents(grid, {**choice.form.constants, **call.values}), 1, 1)[:3]
@@ -203,7 +207,7 @@ class ShippedKernel:
         found = traced.compile_for(self, call, grid)
         if found is not None:
             return found
-        kernel = self._compiled(self._search(call, None, traced.look).reason)
+        kernel = self._compiled(self._search(call, self._seen(call, traced.look), None).reason)
         return triton_kernels.compile_for(kernel, args, kwargs, grid)
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
@@ -224,22 +228,22 @@ class ShippedKernel:
             raise ArgumentTypeError(f"kernel {self.__name__!r}: no value for {', '.join(missing)}")
         return Call(values, options)
 
-    def _choose(self, call: Call, device: int | None) -> _Choice:
+    def _look(self, call: Call, device: int | None) -> dict[str, fit.Argument]:
+        return self._seen(call, view_at if device is None else gpu.look(device))
+
+    def _seen(self, call: Call, look: fit.Look) -> dict[str, fit.Argument]:
+        return {name: fit.seen(value, Where(self.__name__, name), look) for name, value in call.values.items()}
+
+    def _choose(self, call: Call, arguments: Mapping[str, fit.Argument], device: int | None) -> _Choice:
         """The form for these arguments, remembered by all that decides it."""
-        look = view_at if device is None else gpu.look(device)
-        arguments = self._look(call, look)
         seen = tuple([(name, argument.key(name in self._exact)) for name, argument in arguments.items()])
         key = (device, config.reference(), seen, tuple(call.options.items()))
         found = self._chosen.get(key)
         if found is None:
-            found = self._chosen[key] = self._search(call, device, look)
+            found = self._chosen[key] = self._search(call, arguments, device)
         return found
 
-    def _look(self, call: Call, look: fit.Look) -> dict[str, fit.Argument]:
-        return {name: fit.seen(value, Where(self.__name__, name), look) for name, value in call.values.items()}
-
-    def _search(self, call: Call, device: int | None, look: fit.Look) -> _Choice:
-        arguments = self._look(call, look)
+    def _search(self, call: Call, arguments: Mapping[str, fit.Argument], device: int | None) -> _Choice:
         stale = self._stale()
         if stale is not None:
             return _Choice(None, {}, (), Launched(()), stale)
@@ -248,7 +252,9 @@ class ShippedKernel:
             code = self._code(form, device)
             if not code:
                 continue
-            reason = form.misfit(arguments, call.options, self._parameters, device is not None)
+            reason = form.misfit(
+                arguments, call.options, self._parameters, code["options"] if device is not None else None
+            )
             if reason is None:
                 return self._choice(form, code)
             reasons.append(reason)
@@ -344,6 +350,8 @@ class Prebuilt(Executable):
         slots = tuple(Slot(n, type_of(text), reads, writes) for n, text, reads, writes in form.about["slots"])
         super().__init__(_artefact(name, slots, code["disjoint"]))
         self.prints = bool(code["prints"])
+        # What the code is, for JAX's programs, which do not carry it.
+        self.identity = f"{package.package} {code['file']} {code['disjoint']['symbol']} {code['disjoint']['key']}"
 
     def _load(self, disjoint: bool) -> Variant:
         entry = self._code["disjoint" if disjoint else "any"]

@@ -27,6 +27,7 @@ def finalize(distribution: Any) -> None:
     wanted = settings(pyproject)
     if wanted is None:
         return
+    distribution.has_ext_modules = lambda: True  # its wheel is for one platform
     commands = distribution.cmdclass
     commands["build_py"] = _builds(distribution.get_command_class("build_py"), wanted)
     commands["bdist_wheel"] = _platform_wheel(distribution.get_command_class("bdist_wheel"), wanted)
@@ -50,10 +51,6 @@ def _platform_wheel(stock: Any, wanted: Any) -> Any:
     """The command that makes the wheel: for one platform, for any Python."""
 
     class BdistWheel(stock):  # type: ignore[misc]
-        def finalize_options(self) -> None:
-            super().finalize_options()
-            self.root_is_pure = False
-
         def get_tag(self) -> tuple[str, str, str]:
             from .wheel import platform_tag
 

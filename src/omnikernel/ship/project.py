@@ -136,9 +136,11 @@ def _importable(root: Path, package: str) -> Iterator[None]:
     others = {name: sys.modules.pop(name) for name in ours}
     sys.path.insert(0, str(root))
     importlib.invalidate_caches()
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # which would end up in the wheel
     try:
         yield
     finally:
+        sys.dont_write_bytecode = writes
         sys.path.remove(str(root))
         for name in [name for name in sys.modules if name.partition(".")[0] == package]:
             del sys.modules[name]

@@ -14,6 +14,7 @@ from .gpu import capability_of
 from .triton_cpu import Wanted
 
 _WARP = 32
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "debug")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ def _code(wanted: Wanted, architecture: str, number: int, compiled: Any) -> GpuC
         "shared": data.shared,
         "num_warps": data.num_warps,
         "scratch": scratch,
+        "options": {name: getattr(data, name) for name in _OPTIONS if hasattr(data, name)},
         "key": compiled.hash,
     }
     return GpuCode(compiled.asm["cubin"], ptx.encode(), about)
