@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .ops.formula import namespace, vjp_of
     from .ops.sizes import cdiv, next_power_of_2
     from .runtime.pool import get_num_threads, set_num_threads
+    from .runtime.prepare import PreparedLaunch, prepare
     from .ship.declare import prebuild
     from .ship.handles import shipped
 
@@ -27,6 +28,7 @@ _LAZY = {
     "Array": ".ops.arrays",
     "DType": ".ops.arrays",
     "Operator": ".ops.declare",
+    "PreparedLaunch": ".runtime.prepare",
     "cdiv": ".ops.sizes",
     "empty": ".ops.arrays",
     "empty_like": ".ops.arrays",
@@ -37,6 +39,7 @@ _LAZY = {
     "next_power_of_2": ".ops.sizes",
     "op": ".ops.declare",
     "prebuild": ".ship.declare",
+    "prepare": ".runtime.prepare",
     "set_num_threads": ".runtime.pool",
     "shipped": ".ship.handles",
     "vjp_of": ".ops.formula",
@@ -47,6 +50,7 @@ __all__ = [
     "Array",
     "DType",
     "Operator",
+    "PreparedLaunch",
     "__version__",
     "cdiv",
     "empty",
@@ -58,6 +62,7 @@ __all__ = [
     "next_power_of_2",
     "op",
     "prebuild",
+    "prepare",
     "set_num_threads",
     "shipped",
     "vjp_of",

@@ -440,7 +440,7 @@ def test_numpy_layout_is_checked() -> None:
 
 
 def test_without_the_extension(stock: Stock, arrays: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "_native", lambda: None)
+    monkeypatch.setattr(dispatch, "native_with_triton", lambda: None)
     for _ in range(2):
         assert stock.run((64,), *arrays, 64, BLOCK=16) is None
     with dispatch.suspended():

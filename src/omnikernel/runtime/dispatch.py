@@ -48,7 +48,7 @@ def native_alone() -> ModuleType | None:
 
 
 @cache
-def _native() -> ModuleType | None:
+def native_with_triton() -> ModuleType | None:
     """The C extension, told about NumPy and Triton; None where it is missing."""
     native = native_alone()
     if native is None:
@@ -79,7 +79,7 @@ def try_launch(jit_function: Any, grid: Any, args: tuple[Any, ...], kwargs: dict
         DeviceAssertionError: a `tl.device_assert` failed.
         Exception: whatever a grid function raised.
     """
-    native = _native()
+    native = native_with_triton()
     return native.try_launch(jit_function, grid, args, kwargs) if native is not None else None
 
 
@@ -93,7 +93,7 @@ def remember(jit_function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], c
     Returns:
         Whether later calls can take the fast path.
     """
-    native = _native()
+    native = native_with_triton()
     launcher = getattr(compiled_kernel, "_run", None)
     if native is None or not isinstance(launcher, Launcher) or launcher.executable is None:
         return False
@@ -101,12 +101,12 @@ def remember(jit_function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], c
     register_tensors(native, args, kwargs)
     if table is None or table.key(args, kwargs) is None:
         return False
-    slots = _slots(launcher, jit_function.arg_names, args, kwargs)
+    slots = slots_of_call(launcher, jit_function.arg_names, args, kwargs)
     if slots is None:
         return False
     variants = variants_of(launcher.executable)
     debug = bool(sys.modules["triton"].knobs.runtime.debug)
-    cache = _cache_of(jit_function, compiled_kernel)
+    cache = cache_of(jit_function, compiled_kernel)
     stored: bool = table.add(args, kwargs, debug, compiled_kernel, launcher.executable, slots, *variants, cache)
     return stored
 
@@ -114,7 +114,7 @@ def remember(jit_function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], c
 @contextmanager
 def suspended() -> Iterator[None]:
     """Every launch takes the stock path meanwhile, in all threads."""
-    native = _native()
+    native = native_with_triton()
     if native is not None:
         native.suspend(1)
     try:
@@ -139,7 +139,7 @@ def _table(native: ModuleType, jit_function: Any) -> Any:
     return table
 
 
-def _cache_of(jit_function: Any, compiled_kernel: Any) -> dict[Any, Any] | None:
+def cache_of(jit_function: Any, compiled_kernel: Any) -> dict[Any, Any] | None:
     """The dict in which Triton keeps the kernel: once that is emptied, a launch compiles anew and tells the listeners."""
     for kept in getattr(jit_function, "device_caches", {}).values():
         if any(kernel is compiled_kernel for kernel in kept[0].values()):
@@ -160,7 +160,7 @@ def _variant(executable: Executable, disjoint: bool) -> tuple[int, int, float]:
     return loaded.address, loaded.artefact.arena_bytes, loaded.artefact.cost
 
 
-def _slots(
+def slots_of_call(
     launcher: Launcher, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[int, int, int, int, bool], ...] | None:
     """Where each parameter's value is in such a call; None where a parameter needs the stock path."""

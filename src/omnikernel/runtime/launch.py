@@ -83,7 +83,7 @@ class Executable:
             DeviceAssertionError: a `tl.device_assert` failed.
             MemoryError: no scratch memory.
         """
-        extents = _grid(self.name, grid)
+        extents = extents_of(self.name, grid)
         slots, views = self.encode(values)
         if 0 in extents:
             return
@@ -209,7 +209,7 @@ Encoded = tuple[int, ArrayView | None]
 Encoder = Callable[[Any], Encoded]
 
 
-def _grid(kernel: str, grid: Sequence[int]) -> Grid:
+def extents_of(kernel: str, grid: Sequence[int]) -> Grid:
     """A grid of three extents.
 
     Raises:
@@ -402,6 +402,13 @@ class Launcher:
         self.executable: Executable | None = None
         self._function: object = None
 
+    def load(self, function: bytes | Executable) -> Executable:
+        """What runs the function of a compiled kernel, made once."""
+        if self.executable is None or function is not self._function:
+            self.executable = function if isinstance(function, Executable) else executable(function)
+            self._function = function
+        return self.executable
+
     def __call__(
         self,
         grid_x: int,
@@ -420,15 +427,13 @@ class Launcher:
         Raises:
             ArgumentTypeError, ArgumentValueError, DeviceAssertionError: as `Executable.run`.
         """
-        if self.executable is None or function is not self._function:
-            self.executable = function if isinstance(function, Executable) else executable(function)
-            self._function = function
+        run = self.load(function).run
         if enter_hook is not None:
             enter_hook(launch_metadata)
         values: list[Any] = []
         for leaf in self.leaves:
             value = leaf.of(arguments)
             values.extend(flatten_descriptor(value) if leaf.descriptor else (value,))
-        self.executable.run((grid_x, grid_y, grid_z), values)
+        run((grid_x, grid_y, grid_z), values)
         if exit_hook is not None:
             exit_hook(launch_metadata)

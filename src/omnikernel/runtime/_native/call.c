@@ -133,12 +133,23 @@ static int put_argument(Call *call, PyObject *object, int constant) {
     return put_identity(call, object);
 }
 
+static int begin(Call *call, int debug) {
+    call->size = 0;
+    call->count = call->kept = call->arrays = 0;
+    return put_tag(call, (char)debug);
+}
+
+int ok_read_arguments(PyObject *args, int debug, Call *call) {
+    Py_ssize_t count = PyTuple_Size(args);
+    int done = begin(call, debug);
+    for (Py_ssize_t i = 0; done && i < count; i++) done = put_argument(call, PyTuple_GetItem(args, i), 0);
+    return done;
+}
+
 int ok_read_call(const Table *table, PyObject *args, PyObject *kwargs, int debug, Call *call) {
     Py_ssize_t positional = PyTuple_Size(args), parameters = PyTuple_Size(table->names);
     const char *constant = PyBytes_AsString(table->constant);
-    call->size = 0;
-    call->count = call->kept = call->arrays = 0;
-    if (positional > parameters || !put_tag(call, (char)debug)) return 0;
+    if (positional > parameters || !begin(call, debug)) return 0;
     for (Py_ssize_t i = 0; i < positional; i++)
         if (!put_argument(call, PyTuple_GetItem(args, i), constant[i])) return 0;
     PyObject *key, *value;

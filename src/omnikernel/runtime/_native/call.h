@@ -37,6 +37,8 @@ typedef struct {
 
 /* Fills `call`; 0 where the call has no key. Never leaves an exception set. */
 int ok_read_call(const Table *table, PyObject *args, PyObject *kwargs, int debug, Call *call);
+/* The same for a call of run-time arguments alone, by position. */
+int ok_read_arguments(PyObject *args, int debug, Call *call);
 PyObject *ok_register_identity(PyObject *self, PyObject *args);
 PyObject *ok_set_numpy_scalar(PyObject *self, PyObject *type);
 

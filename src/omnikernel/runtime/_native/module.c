@@ -1,5 +1,5 @@
-/* The module omnikernel._native: launches on the thread pool, array readers, the dispatch table. */
-#include "native.h"
+/* The module omnikernel._native: launches on the thread pool, array readers, the dispatch table, prepared launches. */
+#include "launch.h"
 
 #include <string.h>
 
@@ -88,7 +88,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     }
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
-    if (PyModule_AddFunctions(module, ok_dispatch_methods) != 0 || ok_dispatch_init(module) != 0 ||
+    if (PyModule_AddFunctions(module, ok_dispatch_methods) != 0 || PyModule_AddFunctions(module, ok_context_methods) != 0 ||
+        ok_context_init() != 0 || ok_entry_init() != 0 || ok_dispatch_init(module) != 0 || ok_prepare_init(module) != 0 ||
         PyModule_AddFunctions(module, ok_xla_methods) != 0)
         Py_CLEAR(module);
     return module;
