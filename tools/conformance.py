@@ -21,6 +21,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -209,7 +210,14 @@ def classify(case: str, result: Result) -> Result:
     return result
 
 
-def page(version: str, revision: str, every: int, results: dict[str, Result], marked: set[str]) -> str:
+def time_spent(started: float, workers: int) -> str:
+    """What a run from start to end took."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    minutes, processor = (time.monotonic() - started) / 60, (used.ru_utime + used.ru_stime) / 60
+    return f" The run took {minutes:.0f} minutes with {workers} workers, {processor:.0f} minutes of processor time."
+
+
+def page(version: str, revision: str, every: int, results: dict[str, Result], marked: set[str], spent: str) -> str:
     """The page: a table of files, then every reason."""
     ending = {2: "nd", 3: "rd"}.get(every, "th")
     sample = f" A sample: every {every}{ending} case of each test function." if every > 1 else ""
@@ -220,6 +228,7 @@ def page(version: str, revision: str, every: int, results: dict[str, Result], ma
         "Refused: the backend says by design that it does not compile the kernel. Not applicable: skipped by the test",
         "itself on this device, or a test of what only a GPU has. `test_matmul.py` is a sample, every 50th of its 5,500 cases, and",
         "`test_typeconvert_downcast` goes through every 17th of its 256 blocks of 2^24 values; `CONFORMANCE_WHOLE=1` runs all."
+        + spent
         + sample,
         "",
         "Again: `python tools/conformance.py TRITON_CHECKOUT`, with a checkout of that commit; it needs torch, scipy, pytest and",
@@ -316,6 +325,7 @@ def main() -> int:
     """Run, write the page, return 1 where something failed."""
     import triton
 
+    started = time.monotonic()
     options = arguments()
     tests = (options.checkout / "python" / "test").resolve()
     if not tests.is_dir():
@@ -326,7 +336,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="conformance-") as scratch, ThreadPoolExecutor(options.workers) as pool:
         place = Place(tests, Path(scratch), options.limit)
         cases, known, marked = collect(place, paths, options.expression, options.interpreter_marked, options.every)
-        results = {case: classify(case, result) for case, result in (known | earlier(options.records, cases)).items()}
+        before = earlier(options.records, cases)
+        results = {case: classify(case, result) for case, result in (known | before).items()}
         cases = [case for case in cases if case not in results]
         batches = [Batch(cases[at : at + CHUNK]) for at in range(0, len(cases), CHUNK)]
         for batch in pool.map(
@@ -334,7 +345,9 @@ def main() -> int:
         ):
             tell(batch.results, options.records)
             results |= {case: classify(case, result) for case, result in batch.results.items()}
-    text = page(triton.__version__, options.revision or revision_of(options.checkout), options.every, results, marked)
+    spent = "" if before else time_spent(started, options.workers)
+    revision = options.revision or revision_of(options.checkout)
+    text = page(triton.__version__, revision, options.every, results, marked, spent)
     print(text) if options.page == "-" else Path(options.page).write_text(text, encoding="utf-8")
     return int(any(result.kind == "failed" for result in results.values()))
 
