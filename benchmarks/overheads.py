@@ -21,6 +21,8 @@ from kernels.families import FAMILIES, product
 from measure import clock_for, interleaved, median_seconds
 from sweep import sweep_rows
 
+import omnikernel
+
 Record = dict[str, Any]
 COMPILES = 5  # a kernel: its median says enough
 SLOW = 0.5  # seconds: a compile that takes longer is not repeated
@@ -139,12 +141,20 @@ def launch_rows(options: argparse.Namespace) -> Iterator[Record]:
     arrays = np.ones((3, 16), np.float32)
     launcher = kernel[(1,)]
     x, y, out = arrays
-    calls = {"NumPy": lambda: launcher(x, y, out, 16, BLOCK=16)}
+    prepared = omnikernel.prepare(kernel, (1,), x, y, out, 16, BLOCK=16)
+    calls = {
+        "NumPy": lambda: launcher(x, y, out, 16, BLOCK=16),
+        "NumPy, prepared": lambda: prepared(x, y, out, 16),
+        "NumPy, prepared, the same arrays": prepared,
+    }
     try:
         from suite.row import tensors
 
         tx, ty, tout = tensors(x, y, out)
+        ready = omnikernel.prepare(kernel, (1,), tx, ty, tout, 16, BLOCK=16)
         calls["torch"] = lambda: launcher(tx, ty, tout, 16, BLOCK=16)
+        calls["torch, prepared"] = lambda: ready(tx, ty, tout, 16)
+        calls["torch, prepared, the same tensors"] = ready
     except ImportError:
         pass
     stock = getattr(type(kernel).run, "__wrapped__", None)
@@ -154,7 +164,7 @@ def launch_rows(options: argparse.Namespace) -> Iterator[Record]:
     for name, timing in interleaved(calls, options.rounds, clock_for(1), enough=0.02).items():
         way = "on NumPy, through Triton's own run()" if name == "stock" else f"on {name}"
         record = {"name": f"launch of 16 elements {way}, {'with' if native else 'without'} the C extension"}
-        limit = 3.0 if native and name != "stock" else None
+        limit = None if name == "stock" or not native else 1.5 if "prepared" in name else 3.0
         yield {"kind": "launch", **record, "us": timing.seconds * 1e6, "limit": limit}
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from report import CACHED_LIMIT_MS, FAMILY_LIMIT_MS, FAMILY_RATIO, THREADS_GOAL, scaling, verdicts
+from goals import CACHED_LIMIT_MS, FAMILY_LIMIT_MS, FAMILY_RATIO, THREADS_GOAL, counts, of_row, scaling, summary
+from report import sweep_lines
 
 Record = dict[str, Any]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
@@ -32,7 +33,7 @@ def kernel_table(rows: list[Record]) -> Iterator[str]:
     yield "| work | against | ours, ms | tuned, ms | theirs, ms | ratio | tuned | goal | |"
     yield "|---|---|---:|---:|---:|---:|---:|---:|---|"
     for record in rows:
-        for peer, limit, typical, tuned, word in verdicts(record):
+        for peer, limit, typical, tuned, word in of_row(record):
             what = f"{peer}: {record['note'].split(': ', 1)[1]}" if record["note"].startswith(f"{peer}: ") else peer
             yield (
                 f"| {record['name']} | {what} | {_number(record['ms']['ours'])} | {_number(record['ms'].get('tuned'))} "
@@ -41,16 +42,16 @@ def kernel_table(rows: list[Record]) -> Iterator[str]:
             )
 
 
-def summary(rows: list[Record]) -> str:
-    found = [(limit, typical, tuned, word) for r in rows for _, limit, typical, tuned, word in verdicts(r)]
-    met = sum(word.startswith("met") for *_, word in found)
-    tuned = sum(word == "met, tuned" for *_, word in found)
-    far = sum(min(t, u or t) > 1.5 * limit for limit, t, u, word in found if t is not None)
-    missing = sum(word == "not run" for *_, word in found)
-    return (
-        f"Goals: {met} of {len(found)} met ({tuned} of them only as tuned), {missing} not run; "
-        f"{far} beyond 1.5 times the goal."
-    )
+def goal_table(found: list[Record]) -> Iterator[str]:
+    """How many goals of each kind are met."""
+    yield "| goals | met | of them only as tuned | not run | beyond 1.5 times | of |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for c in counts(found):
+        yield f"| {c.kind} | {c.met} | {c.tuned} | {c.missing} | {c.far} | {c.all} |"
+    yield ""
+    for line in summary(found):
+        if line.startswith(("all:", "missed", "not run")):
+            yield f"* {line}"
 
 
 def thread_table(faster: list[tuple[Record, float]]) -> Iterator[str]:
@@ -107,8 +108,10 @@ def tables(run: Record) -> Iterator[str]:
     rows = [r for r in all_rows if r["threads"] == 1]
     machine = run["machine"]
     yield "Measured: " + "; ".join(f"{k} {machine[k]}" for k in MACHINE if k in machine) + "."
+    if counts(found)[-1].all:
+        yield from ("", "### Goals", "", *goal_table(found))
     if rows:
-        yield from ("", "### Kernels, one thread", "", *kernel_table(rows), "", summary(rows))
+        yield from ("", "### Kernels, one thread", "", *kernel_table(rows))
     faster = list(scaling(all_rows))
     if faster:
         yield from ("", "### More threads", "", *thread_table(faster))
@@ -125,6 +128,7 @@ def tables(run: Record) -> Iterator[str]:
         )
     if "sweep" in by_kind:
         yield from ("", "### Time against size", "", *sweep_table(sorted(by_kind["sweep"], key=lambda r: r["kernel"])))
+        yield from ("", *(f"* {line}" for line in sweep_lines(found)))
     missing = [(r["name"], r["why"]) for r in by_kind.get("failed", [])]
     missing += [(f"{r['name']}, {peer}", why) for r in rows for peer, why in r["left_out"].items()]
     if missing:

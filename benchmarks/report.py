@@ -8,16 +8,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from goals import (
+    CACHED_LIMIT_MS,
+    FAMILY_LIMIT_MS,
+    FAMILY_RATIO,
+    FLAT,
+    PRODUCT,
+    THREADS_GOAL,
+    of_row,
+    product_rate,
+    scaling,
+    spreads,
+    summary,
+)
 from rich.console import Console
 from rich.table import Table
 
 Record = dict[str, Any]
 
 PEERS = ("torch", "torch.compile", "NumPy", "interpreter")
-FAMILY_LIMIT_MS = 250.0
-FAMILY_RATIO = 1.5
-CACHED_LIMIT_MS = 5.0
-THREADS_GOAL = {"arithmetic": 1.6, "memory": 1.35}  # two threads, times as fast as one
 
 
 def peers(rows: list[Record]) -> list[str]:
@@ -30,19 +39,6 @@ def ratio_text(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio >= 0.01 else f"1/{1 / ratio:,.0f}"
 
 
-def verdicts(record: Record) -> Iterator[tuple[str, float, float | None, float | None, str]]:
-    """For each goal of a row: contender, limit, ratio, ratio as tuned, and "met", "met, tuned", "missed" or "not run"."""
-    for peer, limit in record["goals"]:
-        typical, tuned = record["ratio"].get(peer), record["ratio_tuned"].get(peer)
-        if typical is None:
-            word = "not run"
-        elif typical <= limit:
-            word = "met"
-        else:
-            word = "met, tuned" if tuned is not None and tuned <= limit else "missed"
-        yield peer, limit, typical, tuned, word
-
-
 def _cell(record: Record, peer: str) -> str:
     if peer not in record["ratio"]:
         return "-"
@@ -52,14 +48,21 @@ def _cell(record: Record, peer: str) -> str:
     return text if tuned is None else f"{text} ({ratio_text(tuned)})"
 
 
-def _goal(record: Record) -> str:
-    if record["threads"] != 1:
-        return ""
+def _goal(record: Record, factor: float | None) -> str:
+    """What the row was to reach: against others on one thread, against one thread on two."""
     colours = {"met": "green", "met, tuned": "green", "missed": "red", "not run": "yellow"}
-    return "\n".join(f"{limit:.2f} of {peer}: [{colours[w]}]{w}[/]" for peer, limit, _, _, w in verdicts(record))
+    if record["threads"] == 1:
+        return "\n".join(f"{limit:.2f} of {peer}: [{colours[w]}]{w}[/]" for peer, limit, _, _, w in of_row(record))
+    if factor is None:
+        return ""
+    if record["threads"] != 2:
+        return f"{factor:.2f} times one"
+    goal = THREADS_GOAL[record["bound"]]
+    word = "met" if factor >= goal else "missed"
+    return f"{factor:.2f} times one, goal {goal}: [{colours[word]}]{word}[/]"
 
 
-def _kernel_table(rows: list[Record], threads: int) -> Table:
+def _kernel_table(rows: list[Record], threads: int, factors: dict[str, float]) -> Table:
     title = (
         f"{threads} thread{'s' * (threads != 1)}: milliseconds, and ours / theirs (below 1: ours is faster); in "
         "brackets with the autotuner's choice"
@@ -76,20 +79,9 @@ def _kernel_table(rows: list[Record], threads: int) -> Table:
         tuned = record["ms"].get("tuned")
         table.add_row(
             record["name"], f"{record['ms']['ours']:,.3f}", "" if tuned is None else f"{tuned:,.3f}",
-            *(_cell(record, p) for p in columns), _goal(record),
+            *(_cell(record, p) for p in columns), _goal(record, factors.get(record["name"])),
         )  # fmt: skip
     return table
-
-
-def scaling(rows: list[Record]) -> Iterator[tuple[Record, float]]:
-    """(row with more threads, times as fast as with one thread) for every row measured with one thread and with more.
-
-    Without the row of the price of a program, whose programs write the same few cache lines: threads would fight for them.
-    """
-    single = {r["name"]: r["ms"]["ours"] for r in rows if r["threads"] == 1}
-    for record in rows:
-        if record["threads"] != 1 and record["name"] in single and record["bytes"]:
-            yield record, single[record["name"]] / record["ms"]["ours"]
 
 
 def lines(found: list[Record]) -> Iterator[str]:
@@ -124,18 +116,33 @@ def lines(found: list[Record]) -> Iterator[str]:
                     yield f"{record['name']}: {record['note']}"
 
 
+def sweep_lines(found: list[Record]) -> Iterator[str]:
+    """Whether cost grows with work: for each kernel of a sweep, and for products."""
+    for s in spreads(found):
+        theirs = "" if s.theirs is None else f"; torch {s.theirs:.2f}"
+        word = "met" if s.ours <= FLAT else "missed"
+        yield (
+            f"time an element, {s.kernel}: the dearest (size {s.dearest}) is {s.ours:.2f} times the cheapest "
+            f"(size {s.cheapest}), {s.beyond_launch:.2f} without the launch{theirs}; goal {FLAT}: {word}"
+        )
+    product = product_rate(found)
+    if product:
+        word = "met" if product[0] >= PRODUCT else "missed"
+        yield f"matmul f32: {product[1]} has {product[0]:.2f} of the flops a second of 512; goal {PRODUCT}: {word}"
+
+
 def print_tables(found: list[Record], console: Console) -> None:
     """Everything that was measured, to the terminal."""
     rows = [r for r in found if r["kind"] == "row"]
     for threads in dict.fromkeys(r["threads"] for r in rows):
-        console.print(_kernel_table([r for r in rows if r["threads"] == threads], threads))
-    for record, factor in scaling(rows):
-        goal = THREADS_GOAL[record["bound"]]
-        word = f"; goal {goal}: {'met' if factor >= goal else 'missed'}" if record["threads"] == 2 else ""
-        console.print(f"{record['name']}: {record['threads']} threads are {factor:.2f} times as fast as one{word}")
+        factors = {r["name"]: factor for r, factor in scaling(rows) if r["threads"] == threads}
+        console.print(_kernel_table([r for r in rows if r["threads"] == threads], threads, factors))
     for line in lines(found):
         failed = line.startswith("failed")
         console.print(line, style="red" if failed else "", highlight=False, markup=False)
+    for line in (*sweep_lines(found), *summary(found)):
+        missed = line.startswith(("missed", "not run")) or line.endswith("missed")
+        console.print(line, style="red" if missed else "", highlight=False, markup=False)
 
 
 def write(found: list[Record], machine: Record, folder: Path) -> list[Path]:

@@ -9,7 +9,8 @@ in another, on smaller inputs, and is scaled by the work. Every row is checked a
 measured with the block sizes a GPU user writes and with those that `triton.autotune` chooses here ("tuned").
 
 Results: tables here; JSON and plots in `benchmarks/results/`, where earlier runs stay under their date. Compare two with
-`python benchmarks/compare.py OLD.json NEW.json`. `--sweep` times sizes instead of the table.
+`python benchmarks/compare.py OLD.json NEW.json`. A full run ends with time
+against size; `--sweep` does nothing else. The last lines count the goals of all kinds.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def collect(options: argparse.Namespace, announce: Callable[[str], None]) -> lis
         return found
     for threads in options.threads:
         keep(start(options, "rows", threads))
-    for part in ("compile", "families", "cached", "launch", "ceilings"):
+    for part in ("compile", "families", "cached", "launch", "ceilings", "sweep"):
         if not options.only or part in options.only:
             keep(start(options, part, 1))
     if not options.only or "launch" in options.only:
@@ -199,7 +200,7 @@ def main() -> int:
         "--only",
         nargs="*",
         default=[],
-        help="rows whose short name (see cases.py) holds one of these; or compile, families, cached, launch, ceilings",
+        help="rows whose short name (see cases.py) holds one of these; or compile, families, cached, launch, ceilings, sweep",
     )
     parser.add_argument("--quick", action="store_true", help="small inputs: to see that it runs, not for figures")
     parser.add_argument("--threads", nargs="*", type=int, help="default: 1 and all")
@@ -209,7 +210,7 @@ def main() -> int:
         "--compile-limit", type=float, default=120, help="seconds that torch.compile may take over a row"
     )
     parser.add_argument("--no-interpreter", action="store_true", help="without Triton's interpreter (so is --only)")
-    parser.add_argument("--sweep", action="store_true", help="time against size, with a plot")
+    parser.add_argument("--sweep", action="store_true", help="nothing but time against size")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the results")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     options = parser.parse_args()

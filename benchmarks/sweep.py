@@ -1,8 +1,13 @@
-"""Time against size: memory-bound kernels from the first cache to beyond the last, products from small to large."""
+"""Time against size: memory-bound kernels from the first cache to beyond the last, products from small to large.
+
+An element should cost the same at every size that fills the first cache and fits the last (`goals.FLAT`), and a large
+product should run as fast as one of 512 (`goals.PRODUCT`).
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -15,30 +20,61 @@ Record = dict[str, Any]
 CEILING = 26  # 2^26 elements: three arrays of 256 MB
 
 
+FLAT: dict[str, Callable[[int], Row]] = {
+    "add": lambda n: elementwise.add(n, str(n), 1.0),
+    "relu(a+b)*b": elementwise.relu_mul,
+    "gelu": elementwise.gelu,
+    "swiglu": elementwise.swiglu,
+}
+ROWS: dict[str, Callable[[int], Row]] = {
+    "softmax of 1024": lambda m: reductions.softmax(m, 1024),
+    "layer norm of 1024": lambda m: reductions.layer_norm(m, 1024),
+    "rms norm of 1024": lambda m: reductions.rms_norm(m, 1024),
+    "cumsum of 1024": lambda m: reductions.cumsum(m, 1024),
+}
+
+
 def sizes(quick: bool) -> Iterator[tuple[str, int, float, str, Callable[[], Row]]]:
     """(kernel, size, units of work, what a unit is, what makes the row)."""
     for exponent in range(10, 15 if quick else CEILING + 1, 2):
         n = 1 << exponent
-        yield "add", n, n, "element", partial(elementwise.add, n, f"2^{exponent}", 1.0)
-        if exponent <= 24:
-            yield "gelu", n, n, "element", partial(elementwise.gelu, n)
-    for exponent in range(6, 9 if quick else 14):
+        for name, flat in FLAT.items():
+            if exponent <= 24 or name == "add":
+                yield name, n, n, "element", partial(flat, n)
+    for exponent in range(2, 7 if quick else 14, 2):
         m = 1 << exponent
-        yield "softmax of 1024", m, m * 1024, "element", partial(reductions.softmax, m, 1024)
+        for name, rows in ROWS.items():
+            yield name, m, m * 1024, "element", partial(rows, m)
     for size in (64, 128) if quick else (64, 128, 256, 512, 1024, 2048):
         yield "matmul f32", size, 2.0 * size**3, "flop", partial(products.matmul, size, 1.0, products.BLOCKS[1])
 
 
+def caches() -> tuple[int, int]:
+    """Bytes of the first and of the last cache, as the system tells them, else usual ones."""
+
+    def told(level: str) -> int:
+        try:
+            return os.sysconf(f"SC_LEVEL{level}_CACHE_SIZE")
+        except (ValueError, OSError):
+            return 0
+
+    return told("1_DCACHE") or 32 << 10, told("3") or told("2") or 8 << 20
+
+
 def sweep_rows(options: argparse.Namespace) -> Iterator[Record]:
-    """Ours and torch's own function at each size; no autotuner, no torch.compile."""
+    """Ours and torch's own function at each size, and an empty launch; no autotuner, no torch.compile."""
+    first, last = caches()
+    nothing = elementwise.add(1, "1", 1.0).call()
     for kernel, size, units, unit, make in sizes(options.quick):
-        if options.only and not any(wanted in kernel for wanted in options.only):
+        if options.only and "sweep" not in options.only and not any(wanted in kernel for wanted in options.only):
             continue
         row = make()
         theirs = row.peers.get("torch") or (row.torch(lambda function: function) if row.torch else None)
-        calls = {"ours": row.call(), **({"torch": theirs} if theirs else {})}
+        calls = {"ours": row.call(), **({"torch": theirs} if theirs else {}), "launch": nothing}
         timings = interleaved(calls, options.rounds, clock_for(options.threads[0]), enough=0.002)
+        launch = timings.pop("launch")
         yield {
             "kind": "sweep", "name": f"{kernel} {size}", "kernel": kernel, "size": size, "units": units, "unit": unit,
-            "ms": {name: t.seconds * 1e3 for name, t in timings.items()},
+            "ms": {name: t.seconds * 1e3 for name, t in timings.items()}, "launch_ms": launch.seconds * 1e3,
+            "bytes": row.bytes, "bound": row.bound, "first_cache": first, "last_cache": last,
         }  # fmt: skip

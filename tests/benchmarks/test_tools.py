@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("rich")
 
 import compare
+import goals
 import page
 import report
 from measure import Timing, interleaved
@@ -32,15 +33,30 @@ OTHERS: list[dict[str, Any]] = [
     {"kind": "cached", "name": "c", "ms": 3.0, "front_end_ms": 0.0, "cold_ms": 30.0},
     {"kind": "launch", "name": "l", "us": 2.0, "limit": 3.0},
     {"kind": "ceiling", "name": "memory", "per_second": 1e10, "unit": "byte/s"},
-    {
-        "kind": "sweep",
-        "name": "s",
-        "kernel": "grow",
-        "size": 8,
-        "units": 8,
-        "unit": "element",
-        "ms": {"ours": 1.0, "torch": 2.0},
-    },
+    *(
+        {
+            "kind": "sweep",
+            "name": "s",
+            "kernel": kernel,
+            "size": size,
+            "units": size,
+            "unit": "element",
+            "ms": {"ours": ms, "torch": 2.0 * size},
+            "launch_ms": 1.0,
+            "bytes": 8 * size,
+            "bound": bound,
+            "first_cache": 64,
+            "last_cache": 8192,
+        }
+        for kernel, bound, size, ms in (
+            ("grow", "memory", 4, 99.0),  # smaller than the first cache
+            ("grow", "memory", 8, 17.0),
+            ("grow", "memory", 1024, 1025.0),
+            ("grow", "memory", 2048, 9999.0),  # larger than the last
+            ("matmul f32", "arithmetic", 512, 512.0),
+            ("matmul f32", "arithmetic", 2048, 4096.0),
+        )
+    ),
     {"kind": "failed", "name": "broken", "why": "wrong result"},
 ]
 
@@ -50,12 +66,12 @@ OTHERS: list[dict[str, Any]] = [
     [(0.5, {}, "met"), (0.8, {"torch": 0.7}, "met, tuned"), (0.8, {"torch": 0.9}, "missed"), (0.8, {}, "missed")],
 )
 def test_verdicts(ratio: float, tuned: dict[str, float], word: str) -> None:
-    (found,) = report.verdicts(row(ratio=ratio, ratio_tuned=tuned))
+    (found,) = goals.of_row(row(ratio=ratio, ratio_tuned=tuned))
     assert found[-1] == word
 
 
 def test_a_contender_that_did_not_run_is_no_success() -> None:
-    (found,) = report.verdicts(row(goals=[["torch.compile", 2.0]]))
+    (found,) = goals.of_row(row(goals=[["torch.compile", 2.0]]))
     assert found[-1] == "not run"
 
 
@@ -66,19 +82,41 @@ def test_terminal_names_everything() -> None:
     for part in (
         "gelu",
         "cold compile, k",
-        "2.00 times as fast",
         "1.60: missed",
         "broken: wrong result",
         "goal 3.0: met",
+        "2.00 times one, goal 1.6: met",
+        "grow: the dearest (size 8) is 2.12 times the cheapest (size 1024), 2.00 without the launch; torch 1.00",
+        "2048 has 0.50 of the flops a second of 512; goal 0.8: missed",
+        "two threads: 1 of 1 met; 0 beyond",
+        "all: 5 of 8 met; 2 beyond 1.5 times the goal; 62%, where 85% and none beyond are asked: missed",
+        "missed, beyond 1.5 times: time against size, grow: 2.12, goal 1.3",
     ):
         assert part in text
+
+
+def test_goals_of_every_kind_are_counted() -> None:
+    slow = row("slow", ratio=1.2, goals=[["torch", 0.75], ["torch.compile", 1.0]])
+    tuned = row("tuned", ratio=0.8, ratio_tuned={"torch": 0.7})
+    found = {c.kind: c for c in goals.counts([row(), slow, tuned, row(ours=0.9, threads=2), *OTHERS])}
+    one = found["one thread"]
+    assert (one.met, one.tuned, one.missing, one.far, one.all) == (2, 1, 1, 1, 4)
+    assert (found["two threads"].met, found["two threads"].far) == (0, 0)
+    assert (found["compile by family"].met, found["compile by family"].far) == (0, 0)
+    assert found["all"].all == sum(c.all for kind, c in found.items() if kind != "all")
+    assert list(found)[-1] == "all"
+
+
+def test_a_run_without_goals_says_nothing_of_them() -> None:
+    assert list(goals.summary([row(goals=[])])) == []
 
 
 def test_page_has_every_part() -> None:
     text = "\n".join(page.tables({"machine": {"CPU": "some"}, "results": [row(), *OTHERS]}))
     for part in (
         "| gelu | torch: its own | 1.000 |",
-        "1 of 1 met",
+        "| one thread | 1 | 0 | 0 | 0 | 1 |",
+        "* all: 4 of 7 met",
         "| k | 20.0 | 60 |",
         "missed",
         "* broken: wrong result",
@@ -101,7 +139,8 @@ def test_plots_are_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     swept = [
         {"kind": "sweep", "name": "s", "kernel": "add", "size": n, "units": n, "unit": "element", "threads": 1,
-         "ms": {"ours": n * 1e-6, "torch": n * 2e-6}} for n in (64, 128)
+         "ms": {"ours": n * 1e-6, "torch": n * 2e-6}, "launch_ms": 1e-6, "bytes": 4 * n, "bound": "memory",
+         "first_cache": 256, "last_cache": 512} for n in (64, 128)
     ]  # fmt: skip
     peak = {"kind": "ceiling", "name": "arithmetic", "per_second": 1e11, "unit": "flop/s"}
     paths = report.write([row(), *OTHERS, peak, *swept], {}, tmp_path)
