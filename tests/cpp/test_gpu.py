@@ -62,6 +62,24 @@ def test_kernels_become_device_functions() -> None:
     assert "__device__ void" in made and made.count("__launch_bounds__") == 1
 
 
+def test_launch_bounds_that_name_template_parameters() -> None:
+    text = """template <typename T, int kThreads, int kBlocks = 2, class... Rest>
+__global__ void __launch_bounds__(kThreads * 2, kBlocks) k(T *x) {}"""
+    kernels = tuple(functions(text, "a.cu", True, {"k": "k<float, 64>(float *x)"}))
+    made = gpu_source.translation_unit(gpu_source.GpuRecipe("a", "a.cu", text, kernels, 32, 90, (), (), {}, False))
+    assert 'extern "C" __global__ void __launch_bounds__((64)*2,(2)) ok_k_k(' in made
+
+
+def test_lambdas_are_of_the_device_without_saying_so() -> None:
+    text = """__global__ void k(float *x) {
+  auto f = [=] __device__(float a) { return a; }; auto g = [&] __host__ __device__ (int i) { x[i] = 0; };
+  g((int)f(1)); }
+__device__ float kept(float a) { return a; }"""
+    kernels = tuple(functions(text, "a.cu", True, None))
+    made = gpu_source.translation_unit(gpu_source.GpuRecipe("a", "a.cu", text, kernels, 32, 90, (), (), {}, False))
+    assert "[=]           (float a)" in made and "__host__" not in made and "__device__ float kept" in made
+
+
 def torch_cuda() -> Any:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():

@@ -47,7 +47,10 @@ def test_torch_compile_does_as_well() -> None:
     assert verdict.ratio == pytest.approx(1 / 1.02)
     assert verdict.text.startswith("torch.compile does as well as mylib::gelu: the operator takes 0.98 of the time")
     assert "one kernel, which moves each byte once: no traffic is left for another kernel to save" in verdict.text
-    assert "1.4 times as long as a copy of as many bytes on this machine, so little is left to gain" in verdict.text
+    assert (
+        "The operator takes 1.4 times as long as a copy of as many bytes on this machine, so little is left to gain"
+        in verdict.text
+    )
     assert "the reference is less code to keep" in verdict.text and "Keep it" not in verdict.text
 
 
@@ -121,8 +124,16 @@ def test_what_torch_compile_made_is_told() -> None:
 def test_a_call_that_is_mostly_overhead() -> None:
     tiny = replace(GELU, compiled=steady(0.02), ours=steady(0.01), copy=steady(0.001))
     assert "most of that is the call itself, so measure larger arrays too" in judge(tiny).text
+    on_a_gpu = replace(GELU, ours=steady(3.0), issue=2.9e-3)
+    assert "most of that is the call itself" in judge(on_a_gpu).text
+    assert "most of that" not in judge(replace(on_a_gpu, issue=1e-3)).text
     far = replace(GELU, ours=steady(3.0), compiled=steady(3.0))
     assert "4.3 times as long as a copy of as many bytes on this machine; a better kernel could gain" in judge(far).text
+
+
+def test_nothing_is_said_to_be_left_or_not_where_torch_is_better() -> None:
+    text = judge(replace(GELU, ours=steady(1.04), compiled=steady(0.72))).text
+    assert "1.5 times as long as a copy of as many bytes on this machine. For torch alone" in text
 
 
 def test_json_and_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

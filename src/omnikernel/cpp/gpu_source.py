@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,17 @@ from . import build
 from .driver import include_folders, nvrtc
 from .emulation import without_instantiations
 from .entries import spelled
-from .source import Function, Type, definitions
-from .tokens import matching, tokenize
+from .source import Definition, Function, Type, definitions
+from .tokens import Token, matching, split, tokenize
 from .toolchain import INCLUDE, BuildError
 
-_STUBS = ("stdint.h", "cstdint", "stddef.h", "cstddef", "stdio.h", "cstdio", "math.h", "cmath", "cuda_runtime.h")
+# Headers that NVRTC has not: what they declare is built in or in omnikernel.h, or in NVIDIA's own library.
+_STUBS = (
+    *("stdint.h", "cstdint", "stddef.h", "cstddef", "stdio.h", "cstdio", "math.h", "cuda_runtime.h"),
+    *("float.h", "cfloat", "limits.h", "climits"),
+)
+_STANDARD = ("cmath", "limits", "type_traits", "utility")
+_FROM_CUDA = "#include <cuda/std/{0}>\nnamespace std {{ using namespace cuda::std; }}\n"
 _ASSERT = """#undef assert
 extern "C" __device__ void __assertfail(const char *, const char *, unsigned, const char *, size_t);
 #define assert(c) ((c) ? (void)0 : __assertfail(#c, __FILE__, __LINE__, __func__, 1))
@@ -78,19 +85,22 @@ def translation_unit(recipe: GpuRecipe) -> str:
     """All that the compiler reads."""
     text = without_instantiations(recipe.text)
     tokens = tokenize(text)
-    for token in reversed([t for t in tokens if t.text == "__global__"]):
-        text = text[: token.offset] + "__device__" + text[token.end :]
+    for token in reversed([*_lambda_spaces(tokens), *(t for t in tokens if t.text == "__global__")]):
+        new = "__device__" if token.text == "__global__" else " " * len(token.text)
+        text = text[: token.offset] + new + text[token.end :]
     for start, end in sorted(_launch_bounds(text), reverse=True):
         text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
-    bounds = {d.name: _attributes(d.prefix) for d in definitions(tokens) if d.is_kernel}
+    bounds = {
+        d.name: (_attributes(d.prefix), _template_parameters(tokens, d)) for d in definitions(tokens) if d.is_kernel
+    }
     parts = [f'#include "omnikernel.h"\n#line 1 "{recipe.file}"\n', text, '\n#line 1 "kernels"\n']
     for kernel in recipe.kernels:
         base = kernel.call.split("<")[0].split("::")[-1]
+        attributes = _instantiated(*bounds[base], kernel.call) if base in bounds else ""
         declared = ", ".join(f"{_parameter(p.type)} {p.name}" for p in kernel.parameters)
         passed = ", ".join(p.name for p in kernel.parameters)
         parts.append(
-            f'extern "C" __global__ void {bounds.get(base, "")} ok_k_{kernel.name}({declared}) {{ '
-            f"::{kernel.call}({passed}); }}\n"
+            f'extern "C" __global__ void {attributes} ok_k_{kernel.name}({declared}) {{ ::{kernel.call}({passed}); }}\n'
         )
     return "".join(parts)
 
@@ -114,6 +124,40 @@ def _attributes(prefix: Sequence[Any]) -> str:
             closing = matching(prefix, index + 1) or index
             found.append("".join(t.text for t in prefix[index : closing + 1]))
     return " ".join(found)
+
+
+def _lambda_spaces(tokens: Sequence[Token]) -> list[Token]:
+    """`__device__` and `__host__` of lambdas: inside a device function they are needless, and NVRTC refuses them."""
+    found: list[Token] = []
+    for before, token in pairwise(tokens):
+        if token.text in ("__device__", "__host__") and (before.text == "]" or before in found):
+            found.append(token)
+    return found
+
+
+def _template_parameters(tokens: Sequence[Token], definition: Definition) -> list[tuple[str, str]]:
+    """Name and default of the template parameters of a kernel; none where it is no template."""
+    if not definition.is_template:
+        return []
+    end = next(i for i, token in enumerate(tokens) if token is definition.prefix[0]) - 1
+    start = max(i for i in range(end) if tokens[i].text == "template")
+    found = []
+    for part in split(tokens[start + 2 : end]):
+        words = [token.text for token in part]
+        at = words.index("=") if "=" in words else len(words)
+        found.append((words[at - 1], " ".join(words[at + 1 :])))
+    return found
+
+
+def _instantiated(attributes: str, parameters: Sequence[tuple[str, str]], call: str) -> str:
+    """Attributes that name template parameters, with their values in `call`, e.g. `k<float, 64>`."""
+    tokens = tokenize(call)
+    opening = next((i for i, token in enumerate(tokens) if token.text == "<"), None)
+    if not parameters or opening is None:
+        return attributes
+    given = ["".join(f"{t.text} " for t in part).strip() for part in split(tokens[opening + 1 : len(tokens) - 1])]
+    values = {name: given[i] if i < len(given) else default for i, (name, default) in enumerate(parameters)}
+    return "".join(f"({values[t.text]})" if values.get(t.text) else t.text for t in tokenize(attributes))
 
 
 def _parameter(type_: Type) -> str:
@@ -176,6 +220,7 @@ def _folders(recipe: GpuRecipe) -> list[str]:
 def _by_nvrtc(recipe: GpuRecipe, text: str) -> bytes:
     library = nvrtc()
     headers = {**dict.fromkeys(_STUBS, ""), "assert.h": _ASSERT, "cassert": _ASSERT}
+    headers |= {name: _FROM_CUDA.format(name) for name in _STANDARD}
     names = (ctypes.c_char_p * len(headers))(*(name.encode() for name in headers))
     contents = (ctypes.c_char_p * len(headers))(*(content.encode() for content in headers.values()))
     program = ctypes.c_void_p()

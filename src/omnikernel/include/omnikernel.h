@@ -33,6 +33,23 @@ typedef long ptrdiff_t;
 #define NAN __int_as_float(0x7fffffff)
 #define M_PI 3.14159265358979323846
 #endif
+#ifndef INT_MAX /* nor <limits.h>; spelled as <cuda/std/climits> does, so that both may be read */
+#define CHAR_BIT 8
+#define INT_MIN (-INT_MAX - 1)
+#define INT_MAX 0x7fffffff
+#define UINT_MAX 0xffffffff
+#define LLONG_MIN (-LLONG_MAX - 1LL)
+#define LLONG_MAX 0x7fffffffffffffffLL
+#define ULLONG_MAX 0xffffffffffffffffUL
+#endif
+#ifndef FLT_MAX /* nor <float.h> */
+#define FLT_MAX 3.402823466e+38f
+#define FLT_MIN 1.175494351e-38f
+#define FLT_EPSILON 1.192092896e-07f
+#define DBL_MAX 1.7976931348623158e+308
+#define DBL_MIN 2.2250738585072014e-308
+#define DBL_EPSILON 2.2204460492503131e-16
+#endif
 #elif OK_ON_GPU
 #define OK_FN __host__ __device__ __forceinline__
 #include <stddef.h>

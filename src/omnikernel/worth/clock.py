@@ -91,3 +91,16 @@ def _count(contender: Contender, measure: Callable[[Call, int], float]) -> int:
     restore()
     once: Any = max(measure(call, 1), 1e-7)
     return max(1, min(10_000, int(ENOUGH / once) + 1))
+
+
+def issue_seconds(contender: Contender, calls: int = 30) -> float:
+    """Seconds in which the host gives a GPU one call, without waiting for it to be done."""
+    import torch
+
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(calls):
+        contender.call()
+    taken = (time.perf_counter() - start) / calls
+    torch.cuda.synchronize()
+    return taken

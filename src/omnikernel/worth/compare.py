@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .clock import Call, Contender, clock_for, interleaved
+from .clock import Call, Contender, clock_for, interleaved, issue_seconds
 from .compiled import compile_reference
 from .subject import Subject, tolerances
 from .verdict import Agreement, Measured
@@ -50,10 +50,21 @@ def compare(subject: Subject, device: str = "cpu", threads: int = 1, rounds: int
         if flops:
             contenders["product"] = Contender(_product(dtype, device))
         times = interleaved(contenders, rounds, measure)
+        issue = issue_seconds(contenders["ours"]) if device != "cpu" else 0.0
     rate = 2.0 * _MATRIX[device] ** 3 / times["product"].seconds if flops else 0.0
     name = subject.operator.name
     return Measured(
-        name, agreement, times["eager"], times["compiled"], times["ours"], times["copy"], made, least, flops, rate
+        name,
+        agreement,
+        times["eager"],
+        times["compiled"],
+        times["ours"],
+        times["copy"],
+        made,
+        least,
+        flops,
+        rate,
+        issue,
     )
 
 

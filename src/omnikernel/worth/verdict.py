@@ -12,8 +12,9 @@ from enum import StrEnum
 LEAST_MARGIN = 0.05  # two medians closer than this are even, whatever the rounds say
 LITTLE = 0.8  # ours / compiled from here to even: a gain, but a small one
 WASTE = 1.25  # compiled code that moves so many times the least bytes could move fewer
-FAR = 2.0  # times the ceiling's time from which there is something left to gain
-CALL_SECONDS = 50e-6  # a call as short as this, far from its ceiling, is mostly the call itself
+FAR = 1.5  # times the ceiling's time from which there is something left to gain
+CALL_SECONDS = 50e-6  # on the CPU a call as short as this, far from its ceiling, is mostly the call itself
+ISSUED = 0.7  # a GPU that gets its work no faster than this share of the time between two calls waits for the host
 
 
 class Outcome(StrEnum):
@@ -68,7 +69,8 @@ class Compiled:
 @dataclass(frozen=True, slots=True)
 class Measured:
     """All that the verdict rests on. `least_bytes`: every input read and every result written once; `flops`: of the
-    reference's matrix products, 0 where it has none; `flop_rate`: flops a second of a matrix product on this machine.
+    reference's matrix products, 0 where it has none; `flop_rate`: flops a second of a matrix product on this machine;
+    `issue`: seconds in which the host gives a GPU one call of the operator, 0 on the CPU.
     """
 
     operator: str
@@ -81,6 +83,7 @@ class Measured:
     least_bytes: int
     flops: int = 0
     flop_rate: float = 0.0
+    issue: float = 0.0
 
     @property
     def floor(self) -> float:
@@ -123,7 +126,7 @@ def judge(measured: Measured) -> Verdict:
     sentences = [
         _compared(measured, outcome, rival, ratio, margin),
         _why(measured, outcome),
-        _ceiling(measured),
+        _ceiling(measured, outcome),
         _advice(outcome, rival),
     ]
     return Verdict(outcome, rival, ratio, margin, " ".join(sentences))
@@ -199,17 +202,16 @@ def _why(measured: Measured, outcome: Outcome) -> str:
     return f"{start}, which move no more bytes than must be moved.{breaks}"
 
 
-def _ceiling(measured: Measured) -> str:
-    times = measured.ours.seconds / measured.floor
+def _ceiling(measured: Measured, outcome: Outcome) -> str:
+    ours = measured.ours.seconds
+    times = ours / measured.floor
     what = "a matrix product of as many operations" if measured.bound_by_arithmetic else "a copy of as many bytes"
-    text = f"It takes {times:.1f} times as long as {what} on this machine"
-    if measured.ours.seconds < CALL_SECONDS and times >= FAR:
+    text = f"The operator takes {times:.1f} times as long as {what} on this machine"
+    if times >= FAR and (measured.issue > ISSUED * ours if measured.issue else ours < CALL_SECONDS):
         return f"{text}; at this size most of that is the call itself, so measure larger arrays too."
-    return (
-        f"{text}; a better kernel could gain that much at most."
-        if times >= FAR
-        else f"{text}, so little is left to gain."
-    )
+    if times >= FAR:
+        return f"{text}; a better kernel could gain that much at most."
+    return f"{text}." if outcome is Outcome.loses else f"{text}, so little is left to gain."
 
 
 def _advice(outcome: Outcome, rival: str) -> str:

@@ -1,4 +1,4 @@
-// A namespace, an enum, a struct with designated members, a lambda that captures, launch bounds, 64-bit strides.
+// A namespace, an enum, a lambda that captures, launch bounds, 64-bit strides.
 #include <cmath>
 #include <cstdint>
 
@@ -15,7 +15,7 @@ template <Decay kind, class Step> __device__ void each(float *p, const float *g,
 
 template <Decay kind>
 __global__ void __launch_bounds__(256) adam(float *p, float *m, float *v, const float *g, int64_t n, float lr) {
-  const Rates rates = {.beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-6f, .decay = 0.01f};
+  const Rates rates = {0.9f, 0.99f, 1e-6f, 0.01f};
   const int64_t threads = int64_t{blockDim.x} * gridDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += threads)
     each<kind>(p, g, rates.decay, i, [&](float &value, float slope) {
