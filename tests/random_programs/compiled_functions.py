@@ -20,6 +20,7 @@ from program_writer import Val, Writer, type_text
 from omnikernel import pipeline
 from omnikernel.ir.tile import Op
 from omnikernel.llvm.jit import load_object
+from omnikernel.lower.lanes import Target
 from omnikernel.lower.math import MATH, SYMBOLS, Row
 from omnikernel.reference.registry import MEANS, Array, Meaning, dtype_of, kind_of
 
@@ -37,7 +38,7 @@ def row_of(op: Op) -> Row | None:
 
 
 @cache
-def unit(name: str, symbol: str, kinds: tuple[str, ...], result: str) -> tuple[Any, Any]:
+def unit(name: str, symbol: str, kinds: tuple[str, ...], result: str, target: Target | None) -> tuple[Any, Any]:
     """The function alone in a kernel that runs it on arrays, `LANES` elements a program: its artefact and its code."""
     w = Writer()
     pointers = [Val(f"%arg{at}", f"*{kind}") for at, kind in enumerate((*kinds, result))]
@@ -55,11 +56,12 @@ def unit(name: str, symbol: str, kinds: tuple[str, ...], result: str) -> tuple[A
     w.store(tiles[-1], w.op(result, (LANES,), text))
     w.line("tt.return")
     head = f"  tt.func public @kernel({', '.join(f'{p.name}: {p.type}' for p in pointers)}) attributes {{noinline = false}} {{"
-    artefact = pipeline.compile_text("\n".join(["module {", head, *w.lines, "  }", "}", ""]), pipeline.Options())
+    text = "\n".join(["module {", head, *w.lines, "  }", "}", ""])
+    artefact = pipeline.compile_text(text, pipeline.Options(), target)
     return artefact, load_object(artefact.object, artefact.name)
 
 
-def evaluate(op: Op, args: Sequence[Array]) -> Array:
+def evaluate(op: Op, args: Sequence[Array], target: Target | None) -> Array:
     """The op on arrays, by its compiled function."""
     shape = np.broadcast_shapes(*(a.shape for a in args))
     count = int(np.prod(shape))
@@ -70,7 +72,7 @@ def evaluate(op: Op, args: Sequence[Array]) -> Array:
     result = op.results[0].type
     out = np.zeros(padded, dtype_of(result))
     kinds = tuple(kind_of(v.type) for v in op.operands)
-    artefact, loaded = unit(op.name, op.attributes.get("symbol", ""), kinds, kind_of(result))
+    artefact, loaded = unit(op.name, op.attributes.get("symbol", ""), kinds, kind_of(result), target)
     slots = (ctypes.c_uint64 * (len(arrays) + 1))(*(a.ctypes.data for a in (*arrays, out)))
     grid, fault = (ctypes.c_int32 * 3)(padded // LANES, 1, 1), (ctypes.c_int32 * 4)()
     room = ctypes.create_string_buffer(artefact.arena_bytes + 64)
@@ -110,12 +112,12 @@ def hold(op: Op, row: Row, got: Array, want: Array, args: Sequence[Array]) -> No
         )
 
 
-def _meaning(stock: Meaning) -> Meaning:
+def _meaning(stock: Meaning, target: Target | None) -> Meaning:
     def meaning(machine: Any, op: Op, args: tuple[Array, ...]) -> Any:
         row, want = row_of(op), stock(machine, op, args)
         if row is None:
             return want
-        got = evaluate(op, args)
+        got = evaluate(op, args, target)
         hold(op, row, got, np.broadcast_to(np.asarray(want[0]), got.shape), args)
         return [got]
 
@@ -123,11 +125,11 @@ def _meaning(stock: Meaning) -> Meaning:
 
 
 @contextmanager
-def functions_as_compiled() -> Iterator[None]:
-    """Within, the reference takes functions that are not exactly rounded from compiled code."""
+def functions_as_compiled(target: Target | None = None) -> Iterator[None]:
+    """Within, the reference takes functions that are not exactly rounded from code compiled for a machine, or this one."""
     names = [name for name in MEANS if name.startswith("math.") or name == "tt.extern_elementwise"]
     stock = {name: MEANS[name] for name in names}
-    MEANS.update({name: _meaning(meaning) for name, meaning in stock.items()})
+    MEANS.update({name: _meaning(meaning, target) for name, meaning in stock.items()})
     try:
         yield
     finally:

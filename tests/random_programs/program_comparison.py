@@ -16,6 +16,7 @@ from random_programs import is_disjoint
 from omnikernel import reference
 from omnikernel.ir.tile import Kernel
 from omnikernel.ir.types import Pointer, Scalar
+from omnikernel.lower.lanes import Target
 from omnikernel.pipeline import Options
 
 
@@ -29,10 +30,10 @@ def slots_of(arguments: Sequence[Any]) -> list[Any]:
     return [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
 
 
-def run_reference(kernel: Kernel, program: Program) -> list[Any]:
-    """The arguments after the reference ran the kernel on a copy of them."""
+def run_reference(kernel: Kernel, program: Program, target: Target | None = None) -> list[Any]:
+    """The arguments after the reference ran the kernel on a copy of them; `target`: what it is compared with is for."""
     arguments = program.copy_arguments()
-    with functions_as_compiled():
+    with functions_as_compiled(target):
         reference.run(kernel, slots_of(arguments), program.grid)
     return arguments
 

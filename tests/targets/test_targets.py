@@ -71,8 +71,9 @@ def test_older_processors(level: str, seed: int) -> None:
     cpu, features = OLDER[level]
     program, options = draw(seed), options_of(seed)
     kernel = parse(program.text)
-    want = run_reference(contract(kernel) if options.fp_fusion else kernel, program)
-    artefact = pipeline.compile_text(program.text, options, Target(jit.host_target().triple, cpu, features))
+    target = Target(jit.host_target().triple, cpu, features)
+    want = run_reference(contract(kernel) if options.fp_fusion else kernel, program, target)
+    artefact = pipeline.compile_text(program.text, options, target)
     missing = [name for name in jit.undefined_symbols(artefact.object) if llvm.address_of_symbol(name) is None]
     assert not missing
     assert not differences(want, run_compiled(artefact, program))
