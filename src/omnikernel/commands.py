@@ -87,13 +87,15 @@ def build(
     project: Annotated[Path, typer.Argument(help="The folder of the operator package's pyproject.toml.")] = Path("."),
     out: Annotated[Path, typer.Option(help="Where the wheel goes.")] = Path("dist"),
     cpu: Annotated[list[str] | None, typer.Option(metavar="LEVEL", help="Processor levels, e.g. x86-64-v3.")] = None,
-    gpu: Annotated[list[str] | None, typer.Option(metavar="ARCH", help="GPU architectures, e.g. sm_90.")] = None,
+    gpu: Annotated[
+        list[str] | None, typer.Option(metavar="ARCH", help="GPU architectures, e.g. sm_90, or none.")
+    ] = None,
 ) -> None:
     """Build a package's wheel with its kernels prebuilt, as [tool.omnikernel] in its pyproject.toml says."""
     from .ship.command import run
 
     try:
-        print(run(project, out, cpu or (), gpu or ()))
+        print(run(project, out, cpu, gpu))
     except OmnikernelError as error:
         print(f"omnikernel build: {error}", file=sys.stderr)
         raise typer.Exit(1) from error

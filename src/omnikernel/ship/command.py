@@ -9,13 +9,13 @@ from .package import FOLDER, MANIFEST
 from .wheel import Wheel, build
 
 
-def run(source: Path, out: Path, cpu: Sequence[str], gpu: Sequence[str]) -> str:
+def run(source: Path, out: Path, cpu: Sequence[str] | None, gpu: Sequence[str] | None) -> str:
     """Build a project's wheel; the text says what is in it.
 
     Raises:
         OmnikernelError: it could not be built.
     """
-    return described(build(source, out, cpu, gpu))
+    return described(build(source, out, cpu or None, () if gpu == ["none"] else gpu or None))
 
 
 def described(wheel: Wheel) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import ArgumentTypeError, ArgumentValueError, OmnikernelError
+from ..ops.launches import innermost
 from . import gpu, levels, sources, triton_cpu, triton_gpu
 from .declare import Declaration, declarations
 from .package import ABI, FOLDER, FORMAT, write
@@ -163,7 +164,7 @@ def _kernels(module: Any, wanted: Settings, folder: Path) -> dict[str, Any]:
     found = {}
     for name, kernel in vars(module).items():
         declared = declarations(kernel)
-        if declared and getattr(kernel, "__module__", module.__name__) == module.__name__:
+        if declared and innermost(kernel).__module__ == module.__name__:  # not one that is imported from elsewhere
             found[name] = _kernel(name, kernel, declared, wanted, folder)
     return found
 
@@ -175,7 +176,8 @@ def _kernel(
     kernel = _function(name, declared_on)
     parameters = [[p.name, bool(p.is_constexpr), *([_plain(name, p)] if p.has_default else [])] for p in kernel.params]
     forms = _forms(name, kernel, declared, bool(wanted.gpu))
-    texts = {form: triton_cpu.ttir_of(form) for form in forms}
+    # Locations inside the package: that of a build is of no use elsewhere, and would make each build differ.
+    texts = {form: triton_cpu.ttir_of(form).replace(f"{folder.parent.parent}/", "") for form in forms}
     entries = {form: _about(form, texts[form]) for form in forms}
     stem = f"{kernel.__module__.rpartition('.')[2]}.{name}"
     for level in levels.known(wanted.cpu):

@@ -53,7 +53,9 @@ def compile_form(wanted: Wanted, architecture: str) -> GpuCode:
         elif hint == "16":
             hints[(names.index(name),)] = [["tt.divisibility", 16]]
     source = ASTSource(wanted.kernel, types, {(names.index(n),): v for n, v in constants.items()}, hints)
-    compiled = triton.compile(source, target=GPUTarget("cuda", number, _WARP), options=dict(wanted.options))
+    with triton.knobs.compilation.scope():
+        triton.knobs.compilation.disable_line_info = True  # it holds the paths of the machine that builds
+        compiled = triton.compile(source, target=GPUTarget("cuda", number, _WARP), options=dict(wanted.options))
     return _code(wanted, architecture, number, compiled)
 
 

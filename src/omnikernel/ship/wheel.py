@@ -35,14 +35,14 @@ class Wheel:
     files: dict[str, int]
 
 
-def build(source: Path, out: Path, cpu: Sequence[str] = (), gpu: Sequence[str] = ()) -> Wheel:
+def build(source: Path, out: Path, cpu: Sequence[str] | None = None, gpu: Sequence[str] | None = None) -> Wheel:
     """Build the wheel of a project.
 
     Args:
         source: the folder with pyproject.toml.
         out: where the wheel goes.
-        cpu: processor levels, instead of those that the project names.
-        gpu: GPU architectures, instead of those that the project names.
+        cpu: processor levels; None: those that the project names.
+        gpu: GPU architectures, perhaps none; None: those that the project names.
 
     Raises:
         OmnikernelError: the project has no `[tool.omnikernel]`, or something does not build.
@@ -52,7 +52,9 @@ def build(source: Path, out: Path, cpu: Sequence[str] = (), gpu: Sequence[str] =
         raise BuildError(
             f'{source / "pyproject.toml"} has no [tool.omnikernel]; add it, with modules = ["mypackage.kernels"]'
         )
-    changed = replace(wanted, cpu=tuple(cpu) or wanted.cpu, gpu=tuple(gpu) or wanted.gpu)
+    changed = replace(
+        wanted, cpu=wanted.cpu if cpu is None else tuple(cpu), gpu=wanted.gpu if gpu is None else tuple(gpu)
+    )
     changed = project.checked(changed, "omnikernel build")
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
