@@ -80,7 +80,7 @@ def lower_kernel(
 
 
 def _moves_memory(kernel: Kernel) -> bool:
-    """A kernel without products or functions waits for memory.
+    """A kernel without products, functions or sorts waits for memory.
 
     It then runs on 256-bit registers: a 512-bit access crosses a cache line wherever an array is not 64-byte aligned
     (NumPy's are 16), which costs more than fewer instructions gain: 1.03 against 1.10 of torch.add at 2^20.
@@ -88,7 +88,7 @@ def _moves_memory(kernel: Kernel) -> bool:
     cheap = {"math.absf", "math.absi", "math.floor", "math.ceil", "math.fma", "math.sqrt"}
     ops = (op for f in kernel.functions for op in walk(f.body))
     return not any(
-        op.name in ("tt.dot", "tt.dot_scaled", "tt.extern_elementwise")
+        op.name in ("tt.dot", "tt.dot_scaled", "tt.extern_elementwise", "tile.network")
         or (op.name.startswith("math.") and op.name not in cheap)
         for op in ops
     )
