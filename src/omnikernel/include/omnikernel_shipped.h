@@ -81,6 +81,9 @@ static inline const char *ok_shipped_level(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2")) return "x86-64";
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11 /* others do not know these names */
+    if (!__builtin_cpu_supports("f16c") || !__builtin_cpu_supports("lzcnt") || !__builtin_cpu_supports("movbe")) return "x86-64";
+#endif
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         return "x86-64-v4";
