@@ -212,6 +212,43 @@ def test_a_full_disk(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert entries(cache) == []
 
 
+READ_ONLY = """
+import os, subprocess, sys, warnings
+place, source = sys.argv[1:]
+if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], capture_output=True).returncode:
+    print("not mounted")
+    sys.exit()
+import omnikernel
+def answer(value):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = omnikernel.load_inline("ask", cpp_source=source, macros={"ANSWER": value}).answer()
+    print(found, *(str(w.message).partition(":")[0] for w in caught))
+answer(7)
+subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+answer(7)
+answer(8)
+answer(8)
+"""
+
+
+def test_a_read_only_file_system(tmp_path: Path, compiler: object) -> None:
+    """What is there is used without a word; what is not is built elsewhere, with a warning."""
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["unshare", "-m", sys.executable, "-c", READ_ONLY, str(place), SOURCE]
+    environment = {**os.environ, "OMNIKERNEL_CACHE_DIR": str(place)}
+    try:
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("no unshare command")
+    if run.stdout.strip() == "not mounted" or "unshare" in run.stderr:
+        pytest.skip(f"a file system cannot be mounted here: {run.stderr.strip()[-200:]}")
+    said = f"the cache {place / 'cpp'} cannot be written"
+    assert run.stdout.splitlines()[:3] == ["7", "7", f"8 {said}"], run.stderr
+    assert run.stdout.splitlines()[3].split()[0] == "8"
+
+
 FULL = """
 import os, subprocess, sys
 place, size, source = sys.argv[1:]

@@ -224,3 +224,48 @@ def test_cpp_functions_in_jax(compiler: object) -> None:
 
     x = np.arange(10000, dtype=np.float32)
     np.testing.assert_array_equal(jax.jit(twice)(jax.numpy.asarray(x)), 2 * x)
+
+
+BY_DEVICE = """
+#include <omnikernel.h>
+__global__ void negate(ok::View<const float, 1> x, ok::View<float, 1> out) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < out.size(0)) out[i] = -x[i];
+}
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.jax
+@pytest.mark.parametrize("cuda_for", ["cuda", "cpu"])
+def test_a_triton_body_for_one_device_and_cuda_for_another(compiler: object, cuda_for: str) -> None:
+    """Every device there is takes its own kernel; a GPU is a fake one here."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    from torch._subclasses import FakeTensorMode
+    from two_bodies import negate_kernel
+
+    mod = omnikernel.load_inline("by_device", cuda_source=BY_DEVICE)
+    taken: list[str] = []
+
+    @omnikernel.op(f"cpptests::negate_{cuda_for}")
+    def negate(x: Array) -> Array:
+        out = omnikernel.empty_like(x)
+        taken.append(f"{x.device} {'cuda' if x.device == cuda_for else 'triton'}")
+        if x.device == cuda_for:
+            mod.negate[omnikernel.cdiv(x.size, 128), 128](x, out)
+        else:
+            negate_kernel[(omnikernel.cdiv(x.size, 128),)](x, out, x.size, BLOCK=128)
+        return out
+
+    x = np.arange(300, dtype=np.float32)
+    here = "cpu cuda" if cuda_for == "cpu" else "cpu triton"
+    np.testing.assert_array_equal(negate(x), -x)
+    np.testing.assert_array_equal(negate(torch.from_numpy(x)), -x)
+    np.testing.assert_array_equal(torch.compile(lambda t: negate(t) + 1, fullgraph=True)(torch.from_numpy(x)), 1 - x)
+    np.testing.assert_array_equal(jax.jit(negate)(jax.numpy.asarray(x)), -x)
+    assert set(taken) == {here}
+    taken.clear()
+    with FakeTensorMode():
+        found = negate(torch.empty(300, device="cuda"))
+        assert found.device.type == "cuda" and found.shape == (300,)
+    assert taken == ["cuda cuda" if cuda_for == "cuda" else "cuda triton"]

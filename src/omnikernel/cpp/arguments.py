@@ -122,7 +122,7 @@ def _array(parameter: Parameter, value: Any, look: Any, where: Where) -> ArrayVi
             return found
         raise where.type_error(expected, f"an object without a shape ({found.library})", "pass the array itself")
     if type_.form == "view" and len(found.shape) != type_.rank:
-        got = f"one of {_dimensions(len(found.shape))}, shape {tuple(found.shape)}"
+        got = f"one of {dimensions(len(found.shape))}, shape {tuple(found.shape)}"
         raise where.type_error(expected, got, f"reshape it, or change the parameter's type {type_}")
     if type_.form == "pointer" and not _is_contiguous(found):
         advice = "pass a contiguous copy, or take an ok::View, which knows strides"
@@ -176,10 +176,11 @@ def names_of(dtype: str) -> str:
 def expected_array(type_: Type) -> str:
     """The array that a parameter takes, in words."""
     dtype = _NAMES[type_.dtype] if type_.dtype else "any dtype"
-    return f"an array of {dtype}" + (f" with {_dimensions(type_.rank)}" if type_.form == "view" else "")
+    return f"an array of {dtype}" + (f" with {dimensions(type_.rank)}" if type_.form == "view" else "")
 
 
-def _dimensions(rank: int) -> str:
+def dimensions(rank: int) -> str:
+    """A number of dimensions in words."""
     return f"{rank} dimension{'' if rank == 1 else 's'}"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ..artefact import Artefact
 from ..errors import ArgumentTypeError
 from ..runtime.arrays import Where
-from .arguments import bind, check_sizes, expected_array, names_of, scalar_bits
+from .arguments import bind, check_sizes, dimensions, expected_array, names_of, scalar_bits
 from .source import Function, Type
 
 _FAULT = "an index out of bounds, a failed assert or a divergence; call it on NumPy arrays for the text"
@@ -146,9 +146,11 @@ class LinkedEntry:
 
 def _check(type_: Type, aval: Any, where: Where) -> None:
     if type_.dtype and aval.dtype != names_of(type_.dtype):
-        raise where.type_error(expected_array(type_), f"one of {aval.dtype}", f"the parameter is {type_}")
+        advice = f"convert it, or change the parameter's type {type_}"
+        raise where.type_error(expected_array(type_), f"one of {aval.dtype}", advice)
     if type_.form == "view" and len(aval.shape) != type_.rank:
-        raise where.type_error(expected_array(type_), f"shape {aval.shape}", f"the parameter is {type_}")
+        got = f"one of {dimensions(len(aval.shape))}, shape {tuple(aval.shape)}"
+        raise where.type_error(expected_array(type_), got, f"reshape it, or change the parameter's type {type_}")
 
 
 def _dense(shape: Sequence[int]) -> list[int]:

@@ -95,6 +95,11 @@ class Array:
         return DType(self.value.dtype)
 
     @property
+    def device(self) -> str:
+        """The kind of the device, "cpu" or "cuda" and the like: for an operator with another kernel for each."""
+        return str(getattr(getattr(self.value, "device", None), "type", "cpu"))
+
+    @property
     def strides(self) -> tuple[int, ...]:
         """Steps along each dimension, in elements."""
         return tuple(self.stride(d) for d in range(self.ndim))
