@@ -15,6 +15,7 @@ from shipping import NAME
 
 import omnikernel
 from omnikernel.errors import ArgumentTypeError, CorruptArtefact, DeviceAssertionError, OptionValueError
+from omnikernel.runtime import pool
 from omnikernel.ship import handles, levels
 from omnikernel.ship import package as manifests
 from omnikernel.ship.package import ShippedError, ShippedWarning, Unfit
@@ -134,6 +135,23 @@ def test_constants_that_are_not_given_are_those_of_the_first_form_that_fits(pack
     kernels().scale[lambda meta: seen.append(meta["BLOCK"]) or (1,)](x, out, 1, 3.0)
     assert seen == [64]
     np.testing.assert_array_equal(out, 3 * x)
+
+
+def test_prepared_launches(package: Path) -> None:
+    found, x, out = kernels(), np.arange(256, dtype=np.float32), np.zeros(64, np.float32)
+    launch = omnikernel.prepare(found.scale, (1,), x, out, 2, 3.0, BLOCK=64)
+    launch()
+    np.testing.assert_array_equal(out, 3 * x[:128:2])
+    launch(x + 1, out, 4, 5.0)
+    np.testing.assert_array_equal(out, 5 * (x + 1)[::4])
+    launch(x, out, 1, 2.0)  # another form
+    np.testing.assert_array_equal(out, 2 * x[:64])
+    assert f"{NAME}.kernels" not in sys.modules
+    with pytest.warns(ShippedWarning, match="x_ptr: expected"):
+        launch(np.arange(256), out, 2, 3.0)
+    np.testing.assert_array_equal(out, 3 * x[:128:2])
+    if pool.native() is not None:
+        assert launch.direct
 
 
 def test_overlapping_arrays_take_the_careful_code(package: Path) -> None:

@@ -19,7 +19,8 @@
 #define OK_SHIPPED_ABI 1
 #define OK_SHIPPED_NO_MEMORY (-1)
 
-/* Runs the programs first <= p < last of a grid, p = x + grid[0] * (y + grid[1] * z), in this thread. `slots`: see below. `arena`:
+/* Runs the programs first <= p < last of a grid in this thread: p counts x fastest, or another axis where no program can see what
+ * another does, so a grid is whole when every p from 0 to x * y * z has been run once, in whatever ranges. `slots`: see below. `arena`:
  * scratch memory for this thread alone, aligned to 64 bytes. Different ranges may run in different threads at once. The result
  * is 0, or the number of the tl.device_assert that failed, with the program's x, y, z in fault[0..2]. */
 typedef int32_t (*ok_shipped_entry)(const uint64_t *slots, const int32_t grid[3], int64_t first, int64_t last, void *arena,

@@ -91,6 +91,10 @@ def prepare(kernel: Any, grid: Any, *args: Any, **kwargs: Any) -> PreparedLaunch
         ArgumentTypeError: no `@triton.jit` function, arguments that do not fit its parameters, or a grid that is none.
         ArgumentValueError: a value that its parameter cannot take, or a grid out of range.
     """
+    own = getattr(kernel, "prepare", None)
+    if own is not None:  # prebuilt, without Triton
+        prepared: PreparedLaunch = own(grid, args, kwargs)
+        return prepared
     import triton
 
     if isinstance(kernel, (triton.runtime.autotuner.Autotuner, triton.runtime.autotuner.Heuristics)):
@@ -100,10 +104,17 @@ def prepare(kernel: Any, grid: Any, *args: Any, **kwargs: Any) -> PreparedLaunch
         )
     if not hasattr(kernel, "arg_names") or not hasattr(kernel, "run"):
         raise ArgumentTypeError(f"expected a @triton.jit function, got {kernel!r}")
-    if not callable(grid):
-        grid = extents_of(kernel.__name__, (grid,) if hasattr(grid, "__index__") else grid)
-    ordinary = _ordinary(kernel, grid, args, kwargs)
+    ordinary = _ordinary(kernel, checked_grid(kernel, grid), args, kwargs)
     return _direct(ordinary) or ordinary
+
+
+def checked_grid(kernel: Any, grid: Any) -> Any:
+    """A grid for many launches: three extents, or a function.
+
+    Raises:
+        ArgumentTypeError, ArgumentValueError: it is none.
+    """
+    return grid if callable(grid) else extents_of(kernel.__name__, (grid,) if hasattr(grid, "__index__") else grid)
 
 
 def _ordinary(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OrdinaryLaunch:

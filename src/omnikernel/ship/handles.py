@@ -23,6 +23,7 @@ from ..errors import ArgumentTypeError, CorruptArtefact
 from ..runtime.arrays import Where, view_at
 from ..runtime.cache import type_of
 from ..runtime.launch import Executable, Variant
+from ..runtime.prepare import OrdinaryLaunch, checked_grid
 from . import fit, gpu, levels
 from .objects import address_of
 from .package import FOLDER, MANIFEST, Shipped, ShippedError, ShippedWarning, Unfit, read
@@ -209,6 +210,33 @@ class ShippedKernel:
             return found
         kernel = self._compiled(self._search(call, self._seen(call, traced.look), None).reason)
         return triton_kernels.compile_for(kernel, args, kwargs, grid)
+
+    def prepare(self, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """For `omnikernel.prepare`: a launch that skips all that can be."""
+        call = self._bind(args, kwargs)
+        given = {
+            name: value for name, value in call.values.items() if name in kwargs or name in self.arg_names[: len(args)]
+        }
+        constant = {parameter.name for parameter in self._parameters if parameter.constant}
+        ordinary = OrdinaryLaunch(
+            self,
+            checked_grid(self, grid),
+            {name: value for name, value in given.items() if name not in constant},
+            {name: value for name, value in given.items() if name in constant},
+            call.options,
+        )
+        device = gpu.device(call.values.values())
+        choice = self._choose(call, self._look(call, device), device)
+        if choice.form is None:
+            self._compiled(choice.reason)
+        # Where a form has a plain parameter as a constant, its value decides, which C does not look at.
+        if choice.form is None or device is not None or self._exact - constant:
+            return ordinary
+        executable = self._executable(choice.form, choice.code)
+        values = [call.values[name] for name in choice.runtime]
+        executable.variant(executable.is_disjoint(*executable.encode(values)))
+        defaults = {**choice.form.constants, **{n: v for n, v in call.values.items() if n not in given}}
+        return self._quick.prepare(ordinary, defaults, choice.launched, executable, choice.runtime) or ordinary
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
         names = self.arg_names

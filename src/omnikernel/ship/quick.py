@@ -5,11 +5,12 @@ In: a call that ran, and the code that it ran. Out: calls like it go from Python
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..runtime import dispatch
 from ..runtime.launch import Executable
+from ..runtime.prepare import OrdinaryLaunch
 from .fit import Parameter
 
 
@@ -51,14 +52,50 @@ class Quick:
         if self._native is None or executable.prints:
             return
         dispatch.register_tensors(self._native, args, kwargs)
+        slots = self._slots([*self._names[: len(args)], *kwargs], executable, runtime)
+        if slots is not None:
+            plain, disjoint = dispatch.variants_of(executable)
+            self._omnikernel_table.add(args, kwargs, False, result, executable, slots, plain, disjoint)
+
+    def prepare(
+        self,
+        ordinary: OrdinaryLaunch,
+        defaults: Mapping[str, Any],
+        result: Any,
+        executable: Executable,
+        runtime: Sequence[str],
+    ) -> Any:
+        """A prepared launch in C; None where it cannot be.
+
+        Args:
+            ordinary: the launch, and what takes over where a call is of another kind.
+            defaults: values of parameters that it does not give.
+            result, executable, runtime: as for `remember`.
+        """
+        if self._native is None or executable.prints:
+            return None
+        names, values = tuple(ordinary.arguments), tuple(ordinary.arguments.values())
+        slots = self._slots(names, executable, runtime)
+        if slots is None:
+            return None
+        dispatch.register_tensors(self._native, values, {})
+        fixed, variants = {**defaults, **ordinary.constants}, dispatch.variants_of(executable)
+        try:
+            return self._native.Prepared(
+                self, ordinary, ordinary.grid, names, fixed, values, False, result, executable, slots, *variants, None
+            )
+        except ValueError:  # an argument of a kind that C does not read
+            return None
+
+    @staticmethod
+    def _slots(
+        names: Sequence[str], executable: Executable, runtime: Sequence[str]
+    ) -> tuple[tuple[int, ...], ...] | None:
+        """Where among the arguments of a call, named in order, each slot's value is; None where C cannot do it."""
         slots = []
         for name, parameter in zip(runtime, executable.artefact.parameters, strict=True):
             described = dispatch.slot_of(parameter)
-            position = self._names.index(name)
-            if position >= len(args):
-                position = len(args) + list(kwargs).index(name) if name in kwargs else -1
-            if described is None or position < 0:  # C does not encode it, or it is a default value
-                return
-            slots.append((position, *described))
-        plain, disjoint = dispatch.variants_of(executable)
-        self._omnikernel_table.add(args, kwargs, False, result, executable, tuple(slots), plain, disjoint)
+            if described is None or name not in names:  # C does not encode it, or it is a default value
+                return None
+            slots.append((names.index(name), *described))
+        return tuple(slots)
