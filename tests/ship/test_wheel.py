@@ -109,6 +109,16 @@ def test_a_project_that_asks_for_nothing(tmp_path: Path) -> None:
         wheel.build(tmp_path, tmp_path / "dist")
 
 
+def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+    testing = pytest.importorskip("typer.testing")
+    from omnikernel.commands import app
+
+    (tmp_path / "pyproject.toml").write_text("")
+    found = testing.CliRunner().invoke(app, ["build", str(tmp_path)])
+    assert found.exit_code == 1
+    assert "omnikernel build: " in found.output and "has no [tool.omnikernel]" in found.output
+
+
 @pytest.mark.parametrize(
     ("kernel", "error", "said"),
     [
