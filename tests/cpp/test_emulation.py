@@ -57,6 +57,49 @@ __global__ void c(float *x) { x[0] = __shfl_sync(~0u, x[1], 0); }
     assert emulate(text + "struct S { __device__ void f() { __syncwarp(); } };", "a.cu").fibers == {"a", "b", "c"}
 
 
+@pytest.mark.parametrize(
+    "line, found",
+    [
+        ("int i = blockIdx.x * blockDim.x + threadIdx.x;", True),
+        ("const auto i = blockDim.y * blockIdx.y + threadIdx.y;", True),
+        ("f(threadIdx.z + blockIdx.z * blockDim.z, 1);", True),
+        ("for (int i = blockIdx.x*blockDim.x\n + threadIdx.x; i < n; i++) {}", True),
+        ("int i = 2 * blockIdx.x * blockDim.x + threadIdx.x;", False),  # another product
+        ("int i = blockIdx.x * blockDim.x + threadIdx.x * 4;", False),
+        ("int i = n - blockIdx.x * blockDim.x + threadIdx.x;", False),
+        ("size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;", False),  # of another type
+        ("int i = blockIdx.x * blockDim.y + threadIdx.x;", False),  # no place in the grid
+    ],
+)
+def test_a_threads_place_in_the_grid(line: str, found: bool) -> None:
+    """A sum that is the place of a thread is made by a function of its own; lines stay, and so does everything else."""
+    text = f"__global__ void k(float *x, int n) {{\n{line}\n}}"
+    made = emulate(text, "a.cu").text
+    assert ("ok::detail::position(" in made) is found
+    assert made.count("\n") == text.count("\n")
+    outside = emulate(text.replace("__global__", "__device__"), "a.cu").text
+    assert "position" not in outside
+
+
+def test_positions_are_right_in_every_dimension(compiler: object) -> None:
+    mod = make("""__global__ void k(unsigned *out, int pitch) {
+  unsigned x = blockIdx.x * blockDim.x + threadIdx.x, y = threadIdx.y + blockDim.y * blockIdx.y;
+  int z = blockDim.z * blockIdx.z + threadIdx.z;
+  out[(z * gridDim.y * blockDim.y + y) * pitch + x] = x + 100 * y + 10000 * z;
+}
+__global__ void far(unsigned long long *out) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (threadIdx.x == blockDim.x - 1 && blockIdx.x == gridDim.x - 1) out[0] = i;
+}""")
+    out = np.zeros((2 * 2, 3 * 4, 5 * 8), np.uint32)
+    mod.k[(5, 3, 2), (8, 4, 2)](out, 40)
+    z, y, x = np.indices(out.shape)
+    np.testing.assert_array_equal(out, x + 100 * y + 10000 * z)
+    last = np.zeros(1, np.uint64)
+    mod.far[(1 << 20) + 5, 8](last)
+    assert last[0] == 8 * ((1 << 20) + 5) - 1
+
+
 def test_warp_operations(compiler: object) -> None:
     mod = make("""__global__ void k(int *out) {
   int t = threadIdx.x, n = blockDim.x, i = 0;

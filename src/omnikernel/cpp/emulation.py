@@ -71,6 +71,7 @@ def emulate(text: str, file: str) -> Emulated:
     _refuse(tokens, file)
     kernels = [d for d in definitions(tokens) if d.is_kernel]
     edits = [*_parameters(tokens), *_specifiers(tokens), *_shared(tokens, file), *_words(tokens)]
+    edits += _positions(tokens, kernels)
     inside = {i for d in kernels for i in range(d.opening, d.end + 1)}
     outside = any(t.text in _BUILTINS for i, t in enumerate(tokens) if i not in inside) or _includes_unknown(tokens)
     return Emulated(_edited(text, edits), _fibers(tokens, kernels), outside, not _has_local_array(tokens))
@@ -223,6 +224,38 @@ def _words(tokens: Sequence[Token]) -> list[Edit]:
     """CUDA's `__noinline__` cannot be a macro: the host's headers use the word inside attributes."""
     new = "__attribute__((noinline))"
     return [(t.offset, t.end, new) for t in tokens if t.text == "__noinline__"]
+
+
+_POSITION = re.compile(
+    r"(?:blockIdx \. (?P<a>[xyz]) \* blockDim|blockDim \. (?P<b>[xyz]) \* blockIdx) \. (?P<c>[xyz]) \+ threadIdx \. (?P<d>[xyz])"
+    r"|threadIdx \. (?P<e>[xyz]) \+ (?:blockIdx \. (?P<f>[xyz]) \* blockDim|blockDim \. (?P<g>[xyz]) \* blockIdx) \. (?P<h>[xyz])"
+)
+_POSITION_TOKENS = 11
+_BEFORE_SUM = {"=", "(", ",", "{", "return", "?", ":"}
+_AFTER_SUM = {";", ")", ",", "}", "<", ">"}
+
+
+def _positions(tokens: Sequence[Token], kernels: Sequence[Definition]) -> list[Edit]:
+    """A thread's place in the grid, `blockIdx.x * blockDim.x + threadIdx.x`, where a kernel writes it as a sum of its own.
+
+    Its value is the same, but it is made in a way that compilers know not to wrap: an `int` of it is then consecutive from
+    thread to thread, and loads and stores at it are vectors.
+    """
+    edits: list[Edit] = []
+    for kernel in kernels:
+        for start in range(kernel.body + 1, kernel.end - _POSITION_TOKENS):
+            if tokens[start].text not in ("blockIdx", "blockDim", "threadIdx"):
+                continue
+            end = start + _POSITION_TOKENS
+            match = _POSITION.fullmatch(" ".join(token.text for token in tokens[start:end]))
+            axes = {axis for axis in match.groups() if axis} if match else set()
+            if len(axes) != 1 or tokens[start - 1].text not in _BEFORE_SUM or tokens[end].text not in _AFTER_SUM:
+                continue
+            axis = axes.pop()
+            lines = "\n" * (tokens[end - 1].line - tokens[start].line)
+            names = ", ".join(f"{name}.{axis}" for name in ("blockIdx", "blockDim", "threadIdx", "gridDim"))
+            edits.append((tokens[start].offset, tokens[end - 1].end, f"ok::detail::position({names}){lines}"))
+    return edits
 
 
 def _fibers(tokens: Sequence[Token], kernels: Sequence[Definition]) -> frozenset[str]:

@@ -106,7 +106,8 @@ def _loop_entry(kernel: Function, source: Emulated) -> str:
     template = f"""template <bool ok_unit> static inline __attribute__((always_inline)) int32_t ok_run_{kernel.name}(
     const uint64_t *ok_a, const int32_t *ok_grid, int64_t ok_first, int64_t ok_last, void *ok_fault) {{
     const uint3 ok_bd = {{(unsigned)ok_a[{end}] & 2047, (unsigned)ok_a[{end + 1}] & 2047, (unsigned)ok_a[{end + 2}] & 127}};
-    const uint3 ok_gd = {{(unsigned)ok_grid[0], (unsigned)ok_grid[1], (unsigned)ok_grid[2]}};
+    const unsigned ok_gx = ok_unit && ok_grid[0] > 0x100000 ? 0x100000 : (unsigned)ok_grid[0];
+    const uint3 ok_gd = {{ok_gx, (unsigned)ok_grid[1] & 0xffff, (unsigned)ok_grid[2] & 0xffff}};
     blockDim = ok_bd, gridDim = ok_gd;
     return ok::detail::run_blocks(ok_grid, ok_first, ok_last, ok_a[{end + 4}], (int32_t *)ok_fault, [&](uint3 ok_at) {{
             const uint3 ok_b = {{ok_unit ? ok_at.x & 0xfffff : ok_at.x, ok_at.y & 0xffff, ok_at.z & 0xffff}};

@@ -102,6 +102,12 @@ template <class T> OK_FN T (&dynamic_shared())[OK_DYNAMIC_SHARED_BYTES / sizeof(
     return *(T(*)[OK_DYNAMIC_SHARED_BYTES / sizeof(T)])(void *)ok_dynamic_shared;
 }
 
+/* block * size + thread. A grid of at most 2^20 blocks has less than 2^31 threads along an axis; computed as an int, which
+ * does not wrap, that is known to compilers. */
+OK_FN unsigned position(unsigned block, unsigned size, unsigned thread, unsigned grid) {
+    return grid <= 0x100000 ? (unsigned)((int)block * (int)size + (int)thread) : block * size + thread;
+}
+
 struct Launch {
     unsigned block[3];
     unsigned grid[3];
