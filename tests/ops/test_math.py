@@ -325,6 +325,16 @@ def check(name: str, kind: str, inputs: list[np.ndarray], exact: np.ndarray, tar
 CASES = [(n, k) for n in ONE for k in MATH[n].emit]
 
 
+@pytest.mark.parametrize(("name", "kind"), [(n, k) for n in (*ONE, *SLOW, *RARE) for k in MATH[n].emit])
+def test_a_value_does_not_depend_on_its_neighbours(name: str, kind: str) -> None:
+    symbol = f"__nv_{name}{'f' if kind == 'f32' else ''}"
+    x = points(name, kind, 800)
+    order = np.random.default_rng(3).permutation(x.size)
+    (straight,) = run("tt.extern_elementwise", [x], [kind], 8, "host", symbol=symbol)
+    (mixed,) = run("tt.extern_elementwise", [x[order]], [kind], 8, "host", symbol=symbol)
+    same_bits(mixed, straight[order])
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_one_operand(name: str, kind: str, target: str) -> None:

@@ -3,15 +3,15 @@
 Stage: lowering. In and out: `Num`, any number of lanes. Coefficients come from tools/minimax.py.
 
 Method: x = n pi/2 + r with |r| <= pi/4, pi/2 taken away in three parts; then sin(r) or cos(r) by n's parity. The
-product of n and the first part is exact, and so is its difference from x, as long as n is small (`LIMIT`). Where a
-lane is beyond that, the whole vector is computed by the C library, which reduces exactly.
+product of n and the first part is exact, and so is its difference from x, as long as n is small (`LIMIT`). A lane
+beyond that gets its value from the C library, which reduces exactly; the lanes beside it keep theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..llvm.emit import Builder, LValue
+from ..llvm.emit import LValue
 from .arith import has_fma
 from .number import Num, horner
 
@@ -109,15 +109,15 @@ def _by_quadrant(n: Num, r: Num, rest: Num | None, shift: int) -> Num:
 
 
 def guarded(x: Num, limit: float, fast: Callable[[], Num], symbol: str) -> Num:
-    """fast(), but the C library's function for every lane where |x| > limit in any; infinities and NaN are fast."""
+    """fast(), but the C library's function in the lanes where limit < |x| < infinity."""
     size = x.abs()
-    huge = x.new(x.b.and_((size > limit).v, (size < float("inf")).v)).any()
-    b: Builder = x.b
+    far = x.new(x.b.and_((size > limit).v, (size < float("inf")).v))
+    near = fast()
 
     def slow() -> list[LValue]:
-        return [x.per_lane(symbol).v]
+        return [far.where(x.per_lane(symbol), near).v]
 
-    return x.new(b.branch(huge.v, slow, lambda: [fast().v])[0])
+    return x.new(x.b.branch(far.any().v, slow, lambda: [near.v])[0])
 
 
 def _sine(x: Num, shift: int, symbol: str) -> Num:
