@@ -39,5 +39,13 @@ class DeviceAssertionError(OmnikernelError, AssertionError, RuntimeError):
     """A `tl.device_assert` of the kernel failed; a `RuntimeError` too, because torch raises that for one on a GPU."""
 
 
+class ShippedError(OmnikernelError):
+    """Prebuilt code that a launch needs is not there, or cannot be used here."""
+
+
+class ShippedWarning(RuntimeWarning):
+    """Prebuilt code was not used, and a kernel is compiled instead."""
+
+
 class CorruptArtefact(OmnikernelError):
     """A stored kernel that is damaged, truncated or of another format."""

@@ -13,10 +13,9 @@ import shipping
 
 import omnikernel
 from omnikernel.cpp import gpu as cuda
-from omnikernel.errors import CorruptArtefact
+from omnikernel.errors import CorruptArtefact, ShippedError
 from omnikernel.runtime.arrays import view_at
 from omnikernel.ship import gpu, handles, project
-from omnikernel.ship.package import ShippedError
 
 KERNELS = """
 import omnikernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -14,11 +15,18 @@ import shipping
 from shipping import NAME
 
 import omnikernel
-from omnikernel.errors import ArgumentTypeError, CorruptArtefact, DeviceAssertionError, OptionValueError
+from omnikernel.errors import (
+    ArgumentTypeError,
+    CorruptArtefact,
+    DeviceAssertionError,
+    OptionValueError,
+    ShippedError,
+    ShippedWarning,
+)
 from omnikernel.runtime import pool
 from omnikernel.ship import handles, levels
 from omnikernel.ship import package as manifests
-from omnikernel.ship.package import ShippedError, ShippedWarning, Unfit
+from omnikernel.ship.package import Unfit
 
 
 def kernels() -> Any:
@@ -62,7 +70,7 @@ def test_none_gives_the_module_itself(package: Path, monkeypatch: pytest.MonkeyP
 
 def test_neither_triton_nor_llvmlite_nor_a_compiler(package: Path) -> None:
     program = f"""
-import numpy as np, omnikernel, {NAME}.native
+import numpy as np, omnikernel, omnikernel.errors, {NAME}.native
 kernels = omnikernel.shipped("{NAME}.kernels")
 x, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
 
@@ -78,7 +86,7 @@ for _ in range(2):
 assert (out == 2 * x).all()
 try:
     scale(x.astype(np.float64))
-except omnikernel.ship.package.ShippedError as error:
+except omnikernel.errors.ShippedError as error:
     print(error)
 """
     run = shipping.bare(program, package.parent.parent)
@@ -89,6 +97,26 @@ except omnikernel.ship.package.ShippedError as error:
         "(*fp32, *fp32, i32, fp32; ADD=0, BLOCK=64), (*fp32, *fp32, i32, fp32; ADD=0, BLOCK=128), for x86-64, x86-64-v3. "
         "Launch it with what was shipped. To compile kernels here, install what that needs: pip install triton llvmlite"
     )
+
+
+def test_where_triton_is_there_it_is_not_imported(package: Path) -> None:
+    program = f"""
+import sys
+sys.path.insert(0, {str(package.parent.parent)!r})
+import numpy as np, omnikernel
+kernels = omnikernel.shipped("{NAME}.kernels")
+
+@omnikernel.op("tests::ship_scale")
+def scale(x: omnikernel.Array) -> omnikernel.Array:
+    out = omnikernel.empty_like(x)
+    kernels.scale[(1,)](x, out, 1, 3.0, BLOCK=64)
+    return out
+
+assert (scale(np.ones(64, np.float32)) == 3).all()
+assert not {{"triton", "llvmlite", "torch", "jax"}} & set(sys.modules)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
 
 
 def test_what_does_not_fit_is_compiled_and_says_so_once(package: Path) -> None:

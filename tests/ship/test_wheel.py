@@ -18,7 +18,7 @@ from shipping import NAME
 from omnikernel.cpp import gpu_source
 from omnikernel.cpp.toolchain import BuildError
 from omnikernel.errors import ArgumentTypeError, ArgumentValueError, OmnikernelError
-from omnikernel.ship import command, levels, project, triton_cpu, wheel
+from omnikernel.ship import command, levels, package, project, triton_cpu, wheel
 
 PYPROJECT = f"""
 [build-system]
@@ -142,11 +142,11 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_in_kernels(tmp_path: Path, kernel: str, error: type[Exception], said: str) -> None:
-    package = tmp_path / "wrong"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
+    folder = tmp_path / "wrong"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
     text = "import omnikernel, triton\nimport triton.language as tl\n"
-    (package / "kernels.py").write_text(
+    (folder / "kernels.py").write_text(
         f"{text}{kernel}\n@triton.jit\ndef k(x, SIZE: tl.constexpr):\n    tl.store(x, SIZE)\n"
     )
     with pytest.raises(error, match=said):
@@ -155,10 +155,10 @@ def test_mistakes_in_kernels(tmp_path: Path, kernel: str, error: type[Exception]
 
 
 def test_an_autotuned_kernel_ships_its_declared_forms(tmp_path: Path) -> None:
-    package = tmp_path / "tuned"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "kernels.py").write_text("""
+    folder = tmp_path / "tuned"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "kernels.py").write_text("""
 import omnikernel, triton
 import triton.language as tl
 @omnikernel.prebuild("*fp32", constants=[{"SIZE": 8}, {"SIZE": 16}])
@@ -180,7 +180,9 @@ assert x.tolist() == [8] * 8 + [0] * 8, x
 
 def test_platforms_by_what_libraries_need(built_once: Path, tmp_path: Path) -> None:
     shipped = built_once / NAME / "_omnikernel" / "x86-64"
-    assert set(wheel.needed((shipped / "native.cpp.so").read_bytes())) >= {"libc.so.6"}
+    needed = set(wheel.needed((shipped / "native.cpp.so").read_bytes()))
+    assert "libc.so.6" in needed
+    assert all(name.startswith(("libc.", "libm.", "libpthread.", "ld-linux")) for name in needed)
     assert list(wheel.needed(b"no ELF file")) == []
     folder = tmp_path / "a" / "_omnikernel" / "x86-64"
     folder.mkdir(parents=True)
@@ -194,6 +196,11 @@ def test_the_library_of_a_triton_kernel_needs_no_python(built_once: Path) -> Non
     data = (built_once / NAME / "_omnikernel" / "x86-64-v3" / "kernels.scale.so").read_bytes()
     assert set(wheel.needed(data)) <= {"libc.so.6", "libm.so.6"}
     assert b"Py_" not in data and b"llvm" not in data.lower()
+
+
+def test_c_programs_and_this_version_mean_the_same_abi() -> None:
+    header = (shipping.ROOT / "src/omnikernel/include/omnikernel_shipped.h").read_text()
+    assert f"#define OK_SHIPPED_ABI {package.ABI}\n" in header
 
 
 def test_aarch64_needs_a_cross_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,11 +237,11 @@ __global__ void add(ok::View<const float, 1> a, ok::View<float, 1> out) {
 
 
 def test_cuda_source_is_shipped_for_the_cpu_and_for_gpus(tmp_path: Path) -> None:
-    package = tmp_path / "with_cuda"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "add.cu").write_text(CUDA)
-    (package / "cuda.py").write_text(
+    folder = tmp_path / "with_cuda"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "add.cu").write_text(CUDA)
+    (folder / "cuda.py").write_text(
         "from pathlib import Path\nimport omnikernel\nmod = omnikernel.load('add', Path(__file__).with_name('add.cu'))\n"
     )
     architectures = () if gpu_source.compiler_missing() else ("sm_90",)
@@ -252,15 +259,15 @@ assert (out == 2).all()
     if architectures:
         with shipping.importable(tmp_path, "with_cuda"):
             (source,) = importlib.import_module("with_cuda.cuda").mod.gpu_sources()
-            assert source.prebuilt(90, 32) == (package / "_omnikernel/sm_90/add.0.32.cubin").read_bytes()
+            assert source.prebuilt(90, 32) == (folder / "_omnikernel/sm_90/add.0.32.cubin").read_bytes()
             assert source.prebuilt(100, 32) is None
 
 
 def test_default_values_that_no_manifest_can_hold(tmp_path: Path) -> None:
-    package = tmp_path / "odd"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "kernels.py").write_text("""
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "kernels.py").write_text("""
 import omnikernel, triton
 import triton.language as tl
 @omnikernel.prebuild("*fp32")

@@ -19,14 +19,14 @@ from typing import Any
 from .. import config
 from ..artefact import Artefact, Options
 from ..artefact import Parameter as Slot
-from ..errors import ArgumentTypeError, CorruptArtefact
+from ..errors import ArgumentTypeError, CorruptArtefact, ShippedError, ShippedWarning
 from ..runtime.arrays import Where, view_at
 from ..runtime.cache import type_of
 from ..runtime.launch import Executable, Variant
 from ..runtime.prepare import OrdinaryLaunch, checked_grid
 from . import fit, gpu, levels
 from .objects import address_of
-from .package import FOLDER, MANIFEST, Shipped, ShippedError, ShippedWarning, Unfit, read
+from .package import FOLDER, MANIFEST, Shipped, Unfit, read
 from .quick import Quick
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ..cpp.module import Module, Prebuilt
+from ..errors import ShippedWarning
 from . import gpu, levels
-from .package import FOLDER, Shipped, ShippedWarning, Unfit, enclosing, read
+from .package import FOLDER, Shipped, Unfit, enclosing, read
 
 _HEADERS = (".h", ".hpp", ".hh", ".cuh", ".inl", ".inc")
 

@@ -13,21 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import CorruptArtefact, OmnikernelError
+from ..errors import CorruptArtefact, ShippedError
 
 FOLDER = "_omnikernel"
 MANIFEST = "manifest.json"
 FORMAT = 1  # of the manifest's text
-# How a launch calls an entry: slots, grid, range, arena, fault (`omnikernel_shipped.h`). Another number is another call.
+# How a launch calls what was built: entries of Triton kernels (`artefact.Artefact`, `omnikernel_shipped.h`), entries and reports of
+# C++ libraries (`cpp/entries.py`, `cpp/library.py`). A change of any of them is another number.
 ABI = 1
-
-
-class ShippedError(OmnikernelError):
-    """Prebuilt code that a launch needs is not there, or cannot be used here."""
-
-
-class ShippedWarning(RuntimeWarning):
-    """Prebuilt code was not used, and a kernel is compiled instead."""
 
 
 @dataclass(frozen=True, slots=True)
