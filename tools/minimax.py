@@ -157,11 +157,11 @@ TASKS = {
     "COS_F64": Fit(lambda r: mp.cos(r) - 1 + r * r / 2, mp.cos, range(4, 15, 2), mp.mpf(0), mp.pi / 4, 53),
     # tanh(x) = x + x^3 P(x^2)
     "TANH_F32": Fit(lambda x: mp.tanh(x) - x, mp.tanh, range(3, 14, 2), mp.mpf(0), mp.mpf("0.55"), 24),
-    # erf(x) = x + x P(x^2)
-    "ERF_SMALL_F32": Fit(lambda x: mp.erf(x) - x, mp.erf, range(1, 14, 2), mp.mpf(0), mp.mpf(1), 24),
-    # erf(x) = 1 - exp(Q(x - 1)) for 1 <= x < 4; an error of Q counts as much as erfc(x) is large
+    # erf(x) = x + x P(x^2) for x < 1.125
+    "ERF_SMALL_F32": Fit(lambda x: mp.erf(x) - x, mp.erf, range(1, 14, 2), mp.mpf(0), mp.mpf("1.125"), 24),
+    # erf(x) = 1 - Q(x)^4 for 1.125 <= x < 4; an error of Q counts 4 Q^3 times
     "ERF_LARGE_F32": Fit(
-        lambda x: mp.log(mp.erfc(x + 1)), lambda x: 1 / mp.erfc(x + 1), range(0, 9), mp.mpf(0), mp.mpf(3), 24
+        lambda x: mp.erfc(x) ** 0.25, lambda x: mp.erfc(x) ** -0.75 / 4, range(0, 8), mp.mpf("1.125"), mp.mpf(4), 24
     ),
     # For f32 functions computed in f64: 2^-32 is enough.
     # atan(z) = z + z^3 P(z^2)

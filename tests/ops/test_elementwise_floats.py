@@ -147,6 +147,24 @@ def test_order(kind: str, target: str) -> None:
     assert not externals("arith.minimumf", [kind, kind], [kind], 16, target)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("number", [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan])
+def test_order_with_a_number(number: float, kind: str, target: str) -> None:
+    left, _ = floats(kind)
+    right = np.full_like(left, number)
+    with np.errstate(all="ignore"):
+        same = left == right
+        greater = (left > right) | (same & np.signbit(right))
+        lesser = (left < right) | (same & np.signbit(left))
+    for word, first in (("max", greater), ("min", lesser)):
+        want = np.where(np.isnan(right) | first & ~np.isnan(left), left, right)
+        for lanes in (0, 4, 32):
+            for at, inputs in ((1, [left, right]), (0, [right, left])):
+                more = {"constants": {at: number}, "sign": str(number)}  # tells the zeros apart in the cache
+                same_bits(run(f"arith.{word}numf", inputs, [kind], lanes, target, **more)[0], want)
+
+
 @pytest.mark.parametrize("kind", FLOATS)
 def test_clamp(kind: str) -> None:
     x, _ = floats(kind)

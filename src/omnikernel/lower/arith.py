@@ -10,6 +10,8 @@ that is the correctly rounded result, since f32 has more than twice as many bits
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Sequence
 
 from ..ir.tile import Op
@@ -264,6 +266,12 @@ def minnum(b: Builder, x: LValue, y: LValue) -> LValue:
 
 
 def _skipping(b: Builder, x: LValue, y: LValue, *, most: bool) -> LValue:
+    for one, other in ((x, y), (y, x)):
+        # With a number a comparison does, one instruction on x86: NaN fails it, and so does the zero of the other sign,
+        # as long as the number is the zero that wins.
+        number = _number(one)
+        if number is not None and not math.isnan(number) and (number or (math.copysign(1, number) > 0) == most):
+            return b.select(b.fcmp("ogt" if most else "olt", other, one), other, one)
     # VRANGE skips quiet NaN only, so signalling ones are made quiet first: by VRANGE of a value with itself, since LLVM 22
     # cannot lower llvm.canonicalize once it has narrowed one to two lanes.
     quiet = [x86.extremum(b, v, v, most=most) for v in (x, y)]
@@ -275,6 +283,12 @@ def _skipping(b: Builder, x: LValue, y: LValue, *, most: bool) -> LValue:
     extreme = maximum(b, x, y) if most else minimum(b, x, y)
     without_y = b.select(b.fcmp("uno", y, y), x, extreme)
     return b.select(b.fcmp("uno", x, x), y, without_y)
+
+
+def _number(value: LValue) -> float | None:
+    """The value of a float constant, splatted or not; None for anything else."""
+    text = value.text.removeprefix(f"splat ({value.type.scalar} ").removesuffix(")")
+    return struct.unpack("<d", int(text, 16).to_bytes(8, "little"))[0] if text.startswith("0x") else None
 
 
 ORDER: dict[str, Emit] = {"maximumf": maximum, "minimumf": minimum, "maxnumf": maxnum, "minnumf": minnum}

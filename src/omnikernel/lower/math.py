@@ -101,7 +101,7 @@ _add("sin", sin, {"f32": 1.5, "f64": 1}, source=CODY, aliases=["__nv_fast_sinf"]
 _add("cos", cos, {"f32": 1.5, "f64": 1}, source=CODY, aliases=["__nv_fast_cosf"])
 _add("sqrt", Num.sqrt, 0.5, aliases=["__nv_fsqrt_rn", "__nv_dsqrt_rn"])
 _add("rsqrt", rsqrt, 1.5, source="quotient and root, each correctly rounded", aliases=["__nv_frsqrt_rn"])
-_add("erf", {"f32": erf_f32, "f64": libm("erf")}, {"f32": 1.2, "f64": 1.5}, source="own minimax polynomials")
+_add("erf", {"f32": erf_f32, "f64": libm("erf")}, {"f32": 1.6, "f64": 1.5}, source="own minimax polynomials")
 _add("tanh", {"f32": tanh_f32, "f64": libm("tanh")}, {"f32": 1.5, "f64": 2.5}, source="own minimax polynomials")
 
 
