@@ -6,6 +6,7 @@ import base64
 import hashlib
 import importlib
 import shutil
+import struct
 import subprocess
 import sys
 import zipfile
@@ -206,8 +207,22 @@ def test_c_programs_and_this_version_mean_the_same_abi() -> None:
 def test_aarch64_needs_a_cross_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("aarch64-linux-gnu-g++"):
         pytest.skip("there is one")
-    with pytest.raises(BuildError, match="level aarch64: linking for aarch64 needs aarch64-linux-gnu-g"):
-        triton_cpu._linker(levels.BY_NAME["aarch64"])
+    with pytest.raises(BuildError, match="level aarch64: compiling and linking for aarch64 needs aarch64-linux-gnu-g"):
+        triton_cpu.compiler_for(levels.BY_NAME["aarch64"])
+
+
+def test_objects_for_aarch64(built_once: Path) -> None:
+    with shipping.importable(built_once, NAME):
+        kernel = importlib.import_module(f"{NAME}.kernels").scale
+    constants = (("BLOCK", 64), ("ADD", 0))
+    wanted = triton_cpu.Wanted(
+        kernel, "scale", ("*fp32", "*fp32", "i32", "fp32"), constants, (), ("x", "out", "n", "f")
+    )
+    entry = triton_cpu.compile_form(wanted, 0, levels.BY_NAME["aarch64"], triton_cpu.ttir_of(wanted))
+    machine = struct.unpack_from("<H", entry.artefacts["any"].object, 18)
+    assert machine == (183,)  # EM_AARCH64
+    target = triton_cpu.target_of(levels.BY_NAME["aarch64"])
+    assert triton_cpu.jit.compile_object(triton_cpu._table([entry], levels.BY_NAME["aarch64"]), target)[18] == 183
 
 
 def test_a_kernel_called_from_c(tmp_path: Path) -> None:

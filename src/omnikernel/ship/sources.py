@@ -18,6 +18,7 @@ from ..cpp.module import Module
 from . import levels
 from .gpu import capability_of
 from .libraries import key, package_root, relative
+from .triton_cpu import compiler_for
 
 _STATIC = ("-static-libstdc++", "-static-libgcc", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-s")
 _BITS = (32, 64)  # of an index on a GPU
@@ -57,7 +58,7 @@ def build_all(
         about: dict[str, Any] = {"name": module.settings.name, "key": key(module, base), "cpu": {}, "gpu": {}}
         for level in levels.known(cpu):
             file = f"{level.name}/{module.settings.name}.cpp.so"
-            _place(build.build(_for_level(module.recipe(), level, base)), folder / file)
+            _place(build.build(_for_level(module.recipe(), level, base), compiler_for(level)), folder / file)
             about["cpu"][level.name] = file
         for architecture in architectures:
             about["gpu"][architecture] = _cubins(module, architecture, folder)

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import pipeline
-from ..cpp.toolchain import BuildError, find_compiler
+from ..cpp import build
+from ..cpp.toolchain import BuildError, Compiler, find_compiler
 from ..frontend import ttir_text
 from ..llvm import jit
 from ..lower.lanes import Target
@@ -135,7 +136,7 @@ def link(name: str, entries: Sequence[Entry], level: Level, path: Path) -> None:
             "-Wl,-z,defs,-z,now,-z,relro,-z,noseparate-code",
         ]
         options += [f"-Wl,-soname,{path.name}", "-Wl,--build-id=none", "-Wl,--strip-debug", "-o", "out.so"]
-        command = [*_linker(level), *options, *files, "-lm", "-lc"]
+        command = [*compiler_for(level).command, *options, *files, "-lm", "-lc"]
         run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if run.returncode:
             raise BuildError(f"kernel {name!r} for {level.name}: {shlex.join(command)} failed:\n{run.stderr.strip()}")
@@ -143,17 +144,20 @@ def link(name: str, entries: Sequence[Entry], level: Level, path: Path) -> None:
         shutil.copyfile(Path(folder, "out.so"), path)
 
 
-def _linker(level: Level) -> tuple[str, ...]:
-    """The C++ compiler, which knows the linker and where the C library is; for another machine, its cross compiler."""
+def compiler_for(level: Level) -> Compiler:
+    """The C++ compiler, which also knows the linker and where the C library is; for another machine, its cross compiler.
+
+    Raises:
+        BuildError: there is none.
+    """
     if os.uname().machine == level.machine:
-        return find_compiler().command
+        return find_compiler(build.folder())
     name = f"{level.machine}-linux-gnu-g++"
-    found = shutil.which(name)
-    if found is None:
+    if shutil.which(name) is None:
         raise BuildError(
-            f"level {level.name}: linking for {level.machine} needs {name}; install g++-{level.machine}-linux-gnu"
+            f"level {level.name}: compiling and linking for {level.machine} needs {name}; install g++-{level.machine}-linux-gnu"
         )
-    return (found,)
+    return find_compiler(build.folder(), {**os.environ, "CXX": name})
 
 
 def _table(entries: Sequence[Entry], level: Level) -> str:
