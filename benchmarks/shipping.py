@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -65,7 +66,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         os.environ["OMNIKERNEL_CACHE_DIR"], os.environ["TRITON_CACHE_DIR"] = str(out / "ok"), str(out / "triton")
-        small = wheel.build(DEMO, out / "cpu_only", gpu=())
+        shutil.copytree(DEMO, out / "project")  # a build leaves files in the project
+        small = wheel.build(out / "project", out / "cpu_only", gpu=())
         print(command.described(small))
         with zipfile.ZipFile(small.path) as archive:
             archive.extractall(out / "installed")
