@@ -103,3 +103,43 @@ def test_accumulator_behind_a_long_chain() -> None:
 
     x = np.random.default_rng(0).integers(-2, 3, 256).astype(np.float32)
     check(accumulated, lambda: {"x": x.copy(), "s": 3, "R": 25, "N": 16}, expect, rtol=1e-5, atol=1e-5)
+
+
+@triton.jit
+def summed_offsets(x, s, o, R: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    k = i
+    for j in tl.static_range(R):
+        k = k + tl.load(s + j % 4)
+    tl.store(o + i, tl.load(x + k))
+
+
+@triton.jit
+def multiplied_offsets(x, s, o, R: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    k = i * 0
+    for j in tl.static_range(R):
+        k = k + i * (j % 2)
+    tl.store(o + i, tl.load(x + k // (R // 2)))
+
+
+@triton.jit
+def advanced_pointers(x, s, o, R: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    p = x + i
+    for j in tl.static_range(R):
+        p = p + tl.load(s + j % 4)
+    tl.store(o + i, tl.load(p))
+
+
+@pytest.mark.parametrize("kernel", [summed_offsets, multiplied_offsets, advanced_pointers])
+def test_long_sums_of_integers(kernel: Any) -> None:
+    R, N = 2000, 16
+    x = np.arange(N + R, dtype=np.float32)
+    s = np.array([0, 1, 1, 0], np.int32)
+    at = np.arange(N) if kernel is multiplied_offsets else np.arange(N) + R // 2
+
+    def expect(a: dict[str, Any]) -> None:
+        a["o"][:] = x[at]
+
+    check(kernel, lambda: {"x": x.copy(), "s": s.copy(), "o": np.zeros(N, np.float32), "R": R, "N": N}, expect)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Placed = tuple[Lanes, int]  # a value and the loop level it is known at
 # Ops that may wait for each other before the rest is evaluated without recursion. Each takes a few Python frames.
 DEEP = 30
+SUMS = frozenset(("arith.addi", "arith.subi", "arith.muli", "arith.extsi"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,10 +229,38 @@ class Evaluator:
         """An integer value as a linear form in i64; None where its lanes have no such form."""
         key = ("linear", value, index)
         if key not in self.memo:
+            if self.depth >= DEEP:
+                self._linear_behind(value, index)
+            self.depth += 1
             made = self._linear(value, index)
+            self.depth -= 1
             self.memo[key] = made, made.level if made else self.level
         found: Linear | None = self.memo[key][0]
         return found
+
+    def _linear_behind(self, value: Value, index: Index) -> None:
+        """Find the linear forms behind a sum from the far end, as `_evaluate_behind` does."""
+        stack = [(value, index)]
+        while stack:
+            current, at = stack[-1]
+            waiting = [read for read in self._summands(current, at) if ("linear", *read) not in self.memo]
+            if waiting:
+                stack.append(waiting[0])
+                continue
+            stack.pop()
+            if stack:
+                self.linear(current, at)
+
+    def _summands(self, value: Value, index: Index) -> list[tuple[Value, Index]]:
+        """Whose linear forms the form of a value is made of, where that is a sum, a product or a moved one."""
+        if self.function.bindings.get(value) is not None:
+            return []
+        op = self.function.definition(value)
+        if op.name in SHAPE_OPS:
+            return [(op.operands[0], self.source(op, index))]
+        if op.name not in SUMS or not self.function.varies(value, index):
+            return []
+        return [(v, operand_index(op.results[0], v, index)) for v in op.operands]
 
     def _linear(self, value: Value, index: Index) -> Linear | None:
         if self.function.bindings.get(value) is None:
@@ -286,12 +315,31 @@ class Evaluator:
 
     def address(self, value: Value, index: Index) -> Address:
         """Where a pointer, or a tile of pointers at an index, points."""
-        key = ("address", value, index)
-        if key not in self.memo:
-            made = self._address(value, index)
-            self.memo[key] = made, made.level
-        found: Address = self.memo[key][0]
+        # A pointer that was advanced often is followed from its far end, since Python's stack is short.
+        chain = [(value, index)]
+        while ("address", *chain[-1]) not in self.memo:
+            behind = self._pointer_behind(*chain[-1])
+            if behind is None:
+                break
+            chain.append(behind)
+        for read in reversed(chain):
+            key = ("address", *read)
+            if key not in self.memo:
+                made = self._address(*read)
+                self.memo[key] = made, made.level
+        found: Address = self.memo["address", value, index][0]
         return found
+
+    def _pointer_behind(self, value: Value, index: Index) -> tuple[Value, Index] | None:
+        """The pointer that a pointer is moved or advanced from."""
+        if self.function.bindings.get(value) is not None:
+            return None
+        op = self.function.definition(value)
+        if op.name in SHAPE_OPS:
+            return op.operands[0], self.source(op, index)
+        if op.name == "tt.addptr":
+            return op.operands[0], operand_index(op.results[0], op.operands[0], index)
+        return None
 
     def _address(self, value: Value, index: Index) -> Address:
         if self.function.bindings.get(value) is None:

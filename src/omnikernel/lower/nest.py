@@ -402,10 +402,33 @@ def extended(ev: Evaluator, value: Value, index: Index) -> list[Root]:
 
 def lane_pattern(ev: Evaluator, value: Value, index: Index) -> tuple[int, ...] | None:
     """The constants by which an integer or pointer tile differs from lane to lane; None where unknown, () for none."""
-    return _lane_pattern(ev, value, index, {})
+    known: _Patterns = {}
+    stack = [(value, index)]
+    while stack:  # from the far end of a chain of sums, since Python's stack is short
+        current = stack[-1]
+        waiting = [read for read in _pattern_reads(ev, *current) if read not in known]
+        if waiting:
+            stack.append(waiting[-1])
+        else:
+            _lane_pattern(ev, *stack.pop(), known)
+    return known[value, index]
 
 
 _Patterns = dict[Root, "tuple[int, ...] | None"]
+
+
+def _pattern_reads(ev: Evaluator, value: Value, index: Index) -> list[Root]:
+    """Whose patterns the pattern of a value is made of."""
+    if not ev.function.varies(value, index) or value in ev.function.bindings:
+        return []
+    op = ev.function.definition(value)
+    if op.name in SHAPE_OPS:
+        return [(op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))]
+    if op.name in ("arith.extsi", "arith.remsi", "arith.remui"):
+        return [(op.operands[0], operand_index(value, op.operands[0], index))]
+    if op.name in ("arith.addi", "arith.subi", "tt.addptr", "arith.muli"):
+        return [(v, operand_index(value, v, index)) for v in op.operands]
+    return []
 
 
 def _lane_pattern(ev: Evaluator, value: Value, index: Index, known: _Patterns) -> tuple[int, ...] | None:
