@@ -29,6 +29,11 @@ with CommDebugMode() as comm:
     found = scale(dx.detach(), 3.0)
 assert comm.get_total_counts() == 0 and found.placements == (Shard(0),)
 assert torch.allclose(found.full_tensor(), 3 * x), "sharded"
+outer.def_sharding("i, j -> i j")
+with CommDebugMode() as comm:
+    found = outer(dx.detach(), dy)
+assert comm.get_total_counts() == 0 and found.placements == (Shard(0),), "by names"
+assert torch.allclose(found.full_tensor(), torch.outer(x, y)), "by names"
 dist.destroy_process_group()
 print("fine")
 """

@@ -18,6 +18,7 @@ from . import after_import, launches
 from .arrays import Array, DType, state
 from .launches import Checker, EagerRun, MutationError
 from .schema import Param, Schema, SchemaError, read_schema
+from .sharding import Dimensions, read_dimensions
 
 Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 OPERATORS: dict[str, Operator] = {}  # the registry: one operator a name
@@ -51,7 +52,7 @@ class Operator:
         self.gradient: Gradient | None = None
         self.vmap_rule: Callable[..., Any] | None = None
         self.fake_rule: Callable[..., Any] | None = None
-        self.sharding_rule: Callable[..., Any] | None = None
+        self.sharding_rule: Callable[..., Any] | Dimensions | None = None
         self.jvp_rule: Callable[..., Any] | None = None
         self.reference: Reference | None = None
         self.example: Callable[[], Any] | None = None
@@ -112,14 +113,21 @@ class Operator:
         self._refresh()
         return self
 
-    def def_sharding(self, rule: Callable[..., Any]) -> Operator:
-        """Say how a DTensor's placements go through the operator, as `torch.distributed.tensor.experimental.register_sharding`.
+    def def_sharding(self, rule: Callable[..., Any] | str, *, whole: Sequence[str] | str = ()) -> Operator:
+        """Say how arrays that are spread over devices go through the operator. Without a rule, inputs are replicated.
 
         Args:
-            rule: called with the operator's arguments (arrays as DTensorSpec); returns a list of (output placements, input
-                placements). Without a rule, inputs are replicated.
+            rule: names for the dimensions of the array parameters and the results, e.g. `"... n, n -> ... n"`: for DTensors
+                and for JAX arrays under plain `jit`; along each name that all results have, a part of the inputs gives
+                that part of the results. Or a function for DTensors alone, as
+                `torch.distributed.tensor.experimental.register_sharding` takes it.
+            whole: the names along which nothing may be split, as the row of a norm.
+
+        Raises:
+            SchemaError: names that do not fit the operator.
         """
-        self.sharding_rule = rule
+        names = (whole,) if isinstance(whole, str) else tuple(whole)
+        self.sharding_rule = read_dimensions(self.schema, rule, names) if isinstance(rule, str) else rule
         self._refresh()
         return self
 

@@ -20,6 +20,8 @@ from .arrays import Array, DType
 from .gradients import arranged, rebuild, split, spread
 from .launches import Checker, call, innermost, results_of
 from .numpy import dtype_of
+from .partition import partitioned
+from .sharding import Dimensions
 from .traced import Aval, compile_for
 
 if TYPE_CHECKING:
@@ -210,6 +212,8 @@ def _primal(op: Operator, template: tuple[Any, ...]) -> Callable[..., tuple[Any,
 
 def _differentiable(op: Operator, template: tuple[Any, ...]) -> Callable[..., tuple[Any, ...]]:
     primal, gradient, schema = _primal(op, template), op.gradient, op.schema
+    if isinstance(op.sharding_rule, Dimensions) and not op.checker.mutable:
+        primal = partitioned(primal, op.sharding_rule, [template[index] is not None for index in schema.arrays])
     if op.vmap_rule is not None:
         primal = _with_vmap(op, template, primal)
     if gradient is None:

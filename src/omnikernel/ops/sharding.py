@@ -1,29 +1,115 @@
-"""Sharding rules for DTensors.
+"""How the dimensions of an operator's arrays go together, and what follows for arrays that are spread over devices.
 
-In: the dispatcher's entry of an operator, and a user's rule or none. Out: the rule registered with torch, once
-`torch.distributed.tensor` is there. Without a rule inputs are replicated: that costs communication, never a wrong result.
+In: `"... n, n -> ... n"`, or a user's own rule for DTensors, or none. Out: the rule registered with torch, once
+`torch.distributed.tensor` is there; names of dimensions for `partition.py`, which tells XLA. Without a rule inputs are
+replicated: that costs communication, never a wrong result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from ..errors import OmnikernelError
+from .schema import Schema, SchemaError
 
-def register(overload: Any, rule: Callable[..., Any] | None, results: int) -> None:
-    """Register a rule, or replication where it is None. A later rule replaces an earlier one.
+_REST = "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """Names of the dimensions of array parameters and results. Arrays may be split along all of them but `whole`."""
+
+    arrays: tuple[tuple[str, ...], ...]
+    results: tuple[tuple[str, ...], ...]
+    whole: tuple[str, ...]
+
+    def named(self, ranks: Sequence[int | None]) -> Dimensions:
+        """The same for arrays of these ranks (None: there is no array): `...` stands for as many names as it takes.
+
+        Raises:
+            OmnikernelError: an array of another rank.
+        """
+        rest: int | None = None
+        for names, rank in zip(self.arrays, ranks, strict=True):
+            if rank is None:
+                continue
+            more = rank - len(names) + 1 if _REST in names else 0
+            fits = more >= 0 and rest in (None, more) if _REST in names else rank == len(names)
+            if not fits:
+                raise OmnikernelError(f"def_sharding says {' '.join(names)!r} of an array of {rank} dimensions")
+            rest = more if _REST in names else rest
+
+        def spell(names: tuple[str, ...]) -> tuple[str, ...]:
+            leading = tuple(f"rest{i}" for i in range(rest or 0))
+            return tuple(one for name in names for one in (leading if name == _REST else (name,)))
+
+        kept = (names for names, rank in zip(self.arrays, ranks, strict=True) if rank is not None)
+        return Dimensions(tuple(map(spell, kept)), tuple(map(spell, self.results)), self.whole)
+
+    def free(self) -> tuple[str, ...]:
+        """The names along which every result and some array can be split."""
+        found = dict.fromkeys(name for names in self.arrays for name in names)
+        return tuple(n for n in found if n not in self.whole and all(n in names for names in self.results))
+
+
+def read_dimensions(schema: Schema, text: str, whole: Sequence[str]) -> Dimensions:
+    """Read `"a b, b -> a b"`: the dimensions of every array parameter, in order, then of every result.
+
+    Raises:
+        SchemaError: another number of arrays than the operator has, or a name that is not there.
+    """
+    inputs, arrow, outputs = text.partition("->")
+    arrays = tuple(tuple(part.split()) for part in inputs.split(","))
+    results = tuple(tuple(part.split()) for part in outputs.split(","))
+    names = {name for one in (*arrays, *results) for name in one}
+    expected = (len(schema.arrays), len(schema.results))
+    if not arrow or (len(arrays), len(results)) != expected or any(schema.params[i].kind.many for i in schema.arrays):
+        raise SchemaError(
+            f"operator {schema.name}: expected the dimensions of {expected[0]} arrays and {expected[1]} results, such as "
+            f"'... n, n -> ... n', got {text!r}"
+        )
+    wrong = next((name for name in names if name != _REST and not name.isidentifier()), None)
+    unknown = wrong or next((name for name in whole if name not in names), None)
+    if unknown is not None:
+        raise SchemaError(f"operator {schema.name}: {unknown!r} names no dimension in {text!r}")
+    return Dimensions(arrays, results, tuple(whole))
+
+
+def register(overload: Any, schema: Schema, rule: Callable[..., Any] | Dimensions | None) -> None:
+    """Register a rule with torch, or replication where it is None. A later rule replaces an earlier one.
 
     Args:
         overload: the dispatcher's entry.
-        rule: called as torch's `register_sharding` says.
-        results: how many results the operator has.
+        schema: the operator's.
+        rule: called as torch's `register_sharding` says, or names of dimensions.
     """
-    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor import Replicate, Shard, debug
     from torch.distributed.tensor._dtensor_spec import DTensorSpec
     from torch.distributed.tensor.experimental import register_sharding
 
     def replicated(*args: Any, **kwargs: Any) -> Any:
         places = [Replicate() if isinstance(value, DTensorSpec) else None for value in args]
-        return [([Replicate()] * results, places)]
+        return [([Replicate()] * len(schema.results), places)]
 
-    register_sharding(overload)(rule or replicated)
+    def along_names(*args: Any, **kwargs: Any) -> Any:
+        assert isinstance(rule, Dimensions)
+        specs = {i: args[i] for i in schema.arrays if i < len(args) and isinstance(args[i], DTensorSpec)}
+        named = rule.named([len(specs[i].shape) if i in specs else None for i in schema.arrays])
+        of = dict(zip(specs, named.arrays, strict=True))
+
+        def place(names: tuple[str, ...], name: str) -> Any:
+            return Shard(names.index(name)) if name in names else Replicate()
+
+        found = replicated(*args, **kwargs)
+        for name in named.free():
+            inputs = [place(of[i], name) if i in of else None for i in range(len(args))]
+            found.append(([place(names, name) for names in named.results], inputs))
+        return found
+
+    chosen = along_names if isinstance(rule, Dimensions) else rule or replicated
+    register_sharding(overload)(chosen)
+    forget = getattr(debug, "_clear_sharding_prop_cache", None)
+    if forget is not None:  # torch keeps what an earlier rule said of arguments that it has seen
+        forget()

@@ -213,7 +213,7 @@ class TorchBinding:
     def _shard(self) -> None:
         from .sharding import register
 
-        register(self.overload, self.op.sharding_rule, len(self.op.schema.results))
+        register(self.overload, self.op.schema, self.op.sharding_rule)
 
     # ---- kernels of the dispatcher ----
 

@@ -247,6 +247,11 @@ def _varying(value: Any) -> frozenset[Any]:
     return frozenset((manual.varying if manual is not None else getattr(aval, "vma", None)) or ())
 
 
+def varies(value: Any) -> bool:
+    """Whether a value differs between devices, as inside `shard_map`."""
+    return bool(_varying(value))
+
+
 def _struct(shape: tuple[int, ...], dtype: Any, operands: Sequence[Any]) -> Any:
     """The shape of a result, varying over the mesh axes over which the operands vary."""
     make: Any = jax.ShapeDtypeStruct
