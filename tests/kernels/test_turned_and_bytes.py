@@ -7,6 +7,11 @@ import pytest
 import triton
 import triton.language as tl
 
+from omnikernel import pipeline
+from omnikernel.llvm import jit
+from omnikernel.lower.lanes import Target
+from omnikernel.runtime.launch import Executable
+
 
 @triton.jit
 def transpose(x_ptr, out_ptr, rows, cols, R: tl.constexpr, C: tl.constexpr):
@@ -66,3 +71,19 @@ def test_products_of_bytes(m: int, n: int, k: int, steps: int) -> None:
     c = np.zeros((m, n), np.int32)
     product[(1,)](a, b, c, M=m, N=n, K=k, STEPS=steps)
     assert np.array_equal(c, 7 + a.astype(np.int64) @ b.astype(np.int64))
+
+
+@pytest.mark.parametrize("without", ["amx", "avx512vnni"])
+@pytest.mark.parametrize("m, n, k, steps", [(16, 16, 16, 3), (64, 32, 128, 1)])
+def test_products_of_bytes_on_lesser_processors(without: str, m: int, n: int, k: int, steps: int) -> None:
+    draw = np.random.default_rng(4).integers
+    a, b = draw(-128, 128, (m, k * steps)).astype(np.int8), draw(-128, 128, (k * steps, n)).astype(np.int8)
+    c = np.zeros((m, n), np.int32)
+    text = product[(1,)](a, b, c, M=m, N=n, K=k, STEPS=steps).asm["ttir"]
+    host = jit.host_target()
+    lesser = Target(host.triple, host.cpu, frozenset(f for f in host.features if not f.startswith(("amx", without))))
+    artefact = pipeline.compile_text(text, pipeline.Options(disjoint=True), lesser)
+    assert "amx" in without or "vpdpbusd" not in artefact.texts["llvm"]
+    again = np.zeros((m, n), np.int32)
+    Executable(artefact).run((1, 1, 1), [a, b, again])
+    assert np.array_equal(again, c)

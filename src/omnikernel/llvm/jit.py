@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import platform
 import re
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,11 +59,21 @@ def llvm_version() -> str:
     return f"{'.'.join(map(str, llvm.llvm_version_info))} (llvmlite {llvmlite.__version__})"
 
 
+def _may_use_tiles() -> bool:
+    """Ask Linux for AMX's tile registers, which a process has only on request (Documentation/arch/x86/xstate.rst)."""
+    if platform.machine() != "x86_64" or not sys.platform.startswith("linux"):
+        return False
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    return bool(ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0)
+
+
 @functools.cache
 def host_target() -> Target:
     """The machine this process runs on."""
     _initialise()
     features = frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
+    if not _may_use_tiles():
+        features = frozenset(name for name in features if not name.startswith("amx"))
     return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
 
 
@@ -158,7 +170,7 @@ class Loaded:
 
 @functools.cache
 def _lljit() -> Any:
-    _initialise()
+    host_target()  # asks for the registers that code from the cache may use
     return llvm.create_lljit_compiler()
 
 

@@ -8,6 +8,7 @@ first tile, the last one) costs a little time: a prefetch never faults and chang
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.tile import Op, Value
@@ -35,16 +36,29 @@ class Ahead:
     across: int
 
     def fetch(self, b: Builder, number: LValue, blocks: int) -> None:
-        """Ask for block `number`'s share of the lines, of `blocks` in all (a power of two)."""
+        """Ask for block `number`'s share of the lines, of `blocks` in all (both are powers of two)."""
         each = max(1, self.lines // blocks)
-        first = b.mul(number, b.integer(I64, each)) if each > 1 else number
-        for k in range(each):
-            line = b.add(first, b.integer(I64, k)) if k else first
-            line = b.and_(line, b.integer(I64, self.lines - 1))
-            run = b.lshr(line, b.integer(I64, self.across.bit_length() - 1))
-            within = b.and_(line, b.integer(I64, self.across - 1))
-            at = b.add(self.start, b.add(b.mul(run, self.stride), b.mul(within, b.integer(I64, LINE))))
-            _prefetch(b, b.cast("inttoptr", at, "ptr"))
+        first = b.and_(b.mul(number, b.integer(I64, each)), b.integer(I64, self.lines - 1))
+        run = b.lshr(first, b.integer(I64, self.across.bit_length() - 1))
+        within = b.and_(first, b.integer(I64, self.across - 1))
+        at = b.add(self.start, b.add(b.mul(run, self.stride), b.mul(within, b.integer(I64, LINE))))
+        for _ in range(0, each, self.across):
+            pointer = b.cast("inttoptr", at, "ptr")
+            for k in range(min(each, self.across)):
+                _prefetch(b, b.gep("i8", pointer, b.integer(I64, k * LINE)))
+            at = b.add(at, self.stride)
+
+
+def fetch(b: Builder, tiles: Sequence[Ahead], rows: tuple[LValue, int, int], columns: tuple[LValue, int, int]) -> None:
+    """Ask for one block's share of each tile. `rows` and `columns` say where the block is, its extent, and the whole."""
+    (i, height, m), (j, width, n) = rows, columns
+    if not tiles:
+        return
+    down = b.lshr(i, b.integer(I64, height.bit_length() - 1))
+    along = b.lshr(j, b.integer(I64, width.bit_length() - 1))
+    number = b.add(b.mul(along, b.integer(I64, m // height)), down)
+    for tile in tiles:
+        tile.fetch(b, number, m * n // (height * width))
 
 
 def _prefetch(b: Builder, pointer: LValue) -> None:

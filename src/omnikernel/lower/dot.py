@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..ir.tile import Constant, Op, Value
 from ..ir.types import F32, F64, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I64, LType, LValue
-from .ahead import Ahead, expect
+from .ahead import Ahead, expect, fetch
 from .dot_bytes import multiply_bytes, takes
 from .evaluate import Buffer
 from .function import FunctionLowering, statement
@@ -52,7 +52,7 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
     total = accumulator_type(op)
     narrow = op.result.type.element != total
     bytes_ = takes(fl, op)
-    following = [] if bytes_ else expected(fl, op)
+    following = expected(fl, op)
     left, right = (None, None) if bytes_ else (packed(fl, v, total) for v in op.operands[:2])
     shape = shape_of(op.result.type)
     target = fl.in_place.get(op)
@@ -67,7 +67,7 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
         else:
             fl.materialise(c_value, target)
     if left is None or right is None:
-        multiply_bytes(fl, op, target, zero)
+        multiply_bytes(fl, op, target, zero, following)
     elif len(shape) == 2:
         multiply(fl, left, right, target, total, zero, following)
     else:
@@ -188,13 +188,7 @@ def multiply(
         else:
             sums = [b.load(vector, shifted(c, r * n + v * block.lanes), align) for r, v in cells]
         first = row(left, k, i, b.integer(I64, 0))
-        if following:
-            down, along = (
-                b.lshr(at, b.integer(I64, step.bit_length() - 1)) for at, step in ((i, block.rows), (j, width))
-            )
-            number = b.add(b.mul(along, b.integer(I64, m // block.rows)), down)
-            for ahead in following:
-                ahead.fetch(b, number, m * n // (block.rows * width))
+        fetch(b, following, (i, block.rows, m), (j, width, n))
 
         def steps(kk: LValue, carried: list[LValue]) -> list[LValue]:
             x = b.gep(scalar, first, kk)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from ..ir.tile import Op, Value
 from ..ir.types import I8, I32, Tensor, element_of, shape_of
 from ..llvm.emit import I64, Builder, LType, LValue
+from .ahead import Ahead, fetch
+from .dot_tiles import multiply_tiles, takes_tiles
 from .evaluate import Buffer
 from .function import FunctionLowering
 
@@ -57,8 +59,8 @@ def _shifted(fl: FunctionLowering, value: Value) -> LValue:
     return moved
 
 
-def _interleaved(fl: FunctionLowering, value: Value) -> tuple[LValue, LValue]:
-    """The right operand as (K / 4, N, 4) bytes, and 128 times the sum of each of its columns."""
+def _interleaved(fl: FunctionLowering, value: Value, *, sums: bool = True) -> tuple[LValue, LValue]:
+    """The right operand as (K / 4, N, 4) bytes, and (where `sums`) 128 times the sum of each of its columns."""
     b = fl.b
     buffer = _bytes(fl, value)
     k, n = buffer.shape
@@ -74,20 +76,25 @@ def _interleaved(fl: FunctionLowering, value: Value) -> tuple[LValue, LValue]:
             pairs = [b.shuffle(rows[r], rows[r + 1], range(32)) for r in (0, 2)]
             together = b.shuffle(b.shuffle(pairs[0], pairs[1], range(64)), None, order)
             b.store(together, b.gep("i8", woven, b.add(b.mul(i, b.integer(I64, n)), b.mul(j, b.integer(I64, 4)))), 1)
-            return [_dot_product(b, carried[0], b.integer(BYTES, 0x80), together)]
+            return [_dot_product(b, total, b.integer(BYTES, 0x80), together) for total in carried]
 
-        (total,) = b.loop(b.integer(I64, 0), b.integer(I64, k), 4, [b.zero(SUMS)], quad)
-        b.store(total, b.gep("i32", excess, j), 4)
+        totals = b.loop(b.integer(I64, 0), b.integer(I64, k), 4, [b.zero(SUMS)] * sums, quad)
+        for total in totals:
+            b.store(total, b.gep("i32", excess, j), 4)
 
     b.repeat(n, 16, columns)
     return woven, excess
 
 
-def multiply_bytes(fl: FunctionLowering, op: Op, target: Buffer, zero: bool) -> None:
-    """target = a @ b (+ target, unless `zero`) in i32."""
+def multiply_bytes(fl: FunctionLowering, op: Op, target: Buffer, zero: bool, following: Sequence[Ahead] = ()) -> None:
+    """target = a @ b (+ target, unless `zero`) in i32, while the `following` tiles are fetched."""
     b = fl.b
     m, k = shape_of(op.operands[0].type)
     n = shape_of(op.result.type)[1]
+    if takes_tiles(fl, op):
+        right, _ = _interleaved(fl, op.operands[1], sums=False)
+        multiply_tiles(fl, _bytes(fl, op.operands[0]).pointer, right, target, k, zero, following)
+        return
     left = _shifted(fl, op.operands[0])
     right, excess = _interleaved(fl, op.operands[1])
     rows, vectors = min(ROWS, m), min(VECTORS, n // 16)
@@ -113,6 +120,7 @@ def multiply_bytes(fl: FunctionLowering, op: Op, target: Buffer, zero: bool) -> 
                 made += [_dot_product(b, carried[r * vectors + v], unsigned, columns[v]) for v in range(vectors)]
             return made
 
+        fetch(b, following, (i, rows, m), (j, 16 * vectors, n))
         sums = b.loop(b.integer(I64, 0), b.integer(I64, k), 4, sums, steps)
         for (r, v), value in zip(cells, sums, strict=True):
             b.store(value, place(r, v), 4)
