@@ -23,6 +23,7 @@ from .lanes import REGISTER, Lanes, elementwise, is_narrow
 from .number import Num
 from .polynomials_exp import exp, exp2
 from .polynomials_log import log, log2
+from .polynomials_root import rsqrt, rsqrt_f32
 from .polynomials_special import erf_f32, tanh_f32
 from .polynomials_trig import cos, sin
 
@@ -81,13 +82,9 @@ def libm(symbol: str) -> Emitter:
     return emit
 
 
-def rsqrt(x: Num) -> Num:
-    """1 / sqrt(x): two correct roundings."""
-    return 1.0 / x.sqrt()
-
-
 CODY = "Cody-Waite reduction, own minimax polynomial"
 LIBM = "C library"
+ROOT = "quotient and root, each correctly rounded; f32 with AVX-512 a step of Newton's method"
 WIDE = "f32 in f64 arithmetic; f64 by the C library"
 MINIMAX = "own minimax polynomials in f64 arithmetic"
 SERIES = "power series, own minimax polynomial beyond 8; f64 arithmetic"
@@ -100,7 +97,7 @@ _add("log2", log2, 1, source=CODY, aliases=["__nv_fast_log2f"])
 _add("sin", sin, {"f32": 1.5, "f64": 1}, source=CODY, aliases=["__nv_fast_sinf"])
 _add("cos", cos, {"f32": 1.5, "f64": 1}, source=CODY, aliases=["__nv_fast_cosf"])
 _add("sqrt", Num.sqrt, 0.5, aliases=["__nv_fsqrt_rn", "__nv_dsqrt_rn"])
-_add("rsqrt", rsqrt, 1.5, source="quotient and root, each correctly rounded", aliases=["__nv_frsqrt_rn"])
+_add("rsqrt", {"f32": rsqrt_f32, "f64": rsqrt}, {"f32": 1.5, "f64": 1.5}, source=ROOT, aliases=["__nv_frsqrt_rn"])
 _add("erf", {"f32": erf_f32, "f64": libm("erf")}, {"f32": 1.6, "f64": 1.5}, source="own minimax polynomials")
 _add("tanh", {"f32": tanh_f32, "f64": libm("tanh")}, {"f32": 1.5, "f64": 2.5}, source="own minimax polynomials")
 

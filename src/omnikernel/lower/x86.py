@@ -74,19 +74,43 @@ def mantissa(b: Builder, x: LValue) -> LValue | None:
     return in_registers(b, [x], lambda values: _masked(b, "getmant", values, "11"))
 
 
+def reciprocal_root(b: Builder, x: LValue) -> LValue | None:
+    """1 / sqrt(x) of f32 with a relative error below 2^-14, of subnormal numbers too (VRSQRT14)."""
+
+    def emit(values: Sequence[LValue]) -> LValue:
+        type_ = values[0].type
+        name = f"llvm.x86.avx512.rsqrt14.ps.{type_.lanes * type_.bits}"
+        mask = f"i{max(8, type_.lanes)}"
+        b.module.declare(name, type_, [type_, type_, mask])
+        return b.emit(type_, f"call {type_} @{name}({values[0]}, {type_} zeroinitializer, {mask} -1)")
+
+    return in_registers(b, [x], emit)
+
+
 # VFIXUPIMM's response to each class of x, from the low nibble: quiet and signalling NaN, 0, 1, -inf, inf, negative,
-# positive. 0 keeps the value, 2 is x made quiet, 3 NaN, 4 -inf, 5 inf.
+# positive. 0 keeps the value, 2 is x made quiet, 3 NaN, 4 -inf, 5 inf, 6 inf with the sign of x, 8 zero.
 LOGARITHM = 0x03530422
+RECIPROCAL_ROOT = 0x03830622
 
 
 def logarithm_specials(b: Builder, x: LValue, value: LValue) -> LValue | None:
-    """log's special cases put into `value`: NaN, -inf at 0, inf at inf, NaN below 0 (VFIXUPIMM)."""
+    """log's special cases put into `value`: NaN, -inf at 0, inf at inf, NaN below 0."""
+    return _specials(b, x, value, LOGARITHM)
+
+
+def reciprocal_root_specials(b: Builder, x: LValue, value: LValue) -> LValue | None:
+    """1 / sqrt(x)'s special cases put into `value`: NaN, inf with the sign of a zero, 0 at inf, NaN below 0."""
+    return _specials(b, x, value, RECIPROCAL_ROOT)
+
+
+def _specials(b: Builder, x: LValue, value: LValue, responses: int) -> LValue | None:
+    """Special cases by the class of x (VFIXUPIMM)."""
 
     def emit(values: Sequence[LValue]) -> LValue:
         type_ = values[0].type
         width = type_.lanes * type_.bits
         name = f"llvm.x86.avx512.mask.fixupimm.{'pd' if type_.scalar == 'double' else 'ps'}.{width}"
-        table = b.integer(type_.of("i64" if type_.scalar == "double" else "i32"), LOGARITHM)
+        table = b.integer(type_.of("i64" if type_.scalar == "double" else "i32"), responses)
         mask = f"i{max(8, type_.lanes)}"
         rounding = ["i32"] if width == 512 else []
         b.module.declare(name, type_, [type_, type_, table.type, "i32", mask, *rounding])
