@@ -136,6 +136,15 @@ def test_what_does_not_fit_is_compiled_and_says_so_once(package: Path) -> None:
         np.testing.assert_array_equal(scaled(found, x), 3 * x)
 
 
+def test_another_value_of_what_does_not_fit_is_no_news(package: Path) -> None:
+    found, x, out = kernels(), np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    with pytest.warns(ShippedWarning) as caught:
+        for factor in (2, 3, 4):
+            found.scale[(1,)](x, out, 1, factor, BLOCK=64)
+            np.testing.assert_array_equal(out, factor * x)
+    assert len(caught) == 1
+
+
 @pytest.mark.parametrize(
     ("launch", "reason"),
     [
@@ -383,6 +392,18 @@ assert (jax.vmap(lambda v: scale(v, 2.0))(x.reshape(2, 64)).ravel() == 2 * x).al
 """
     run = shipping.bare(program, package.parent.parent, hidden=("triton", "llvmlite"))
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.jax
+def test_triton_call(package: Path) -> None:
+    jax = pytest.importorskip("jax")
+    from omnikernel.jax import triton_call
+
+    x, scale = jax.numpy.arange(64, dtype="float32"), kernels().scale
+    given = {"kernel": scale, "out_shape": jax.ShapeDtypeStruct(x.shape, x.dtype), "grid": (1,), "BLOCK": 64}
+    got = jax.jit(lambda v: triton_call(v, step=1, factor=3.0, **given))(x)
+    assert (got == 3 * x).all()
+    assert f"{NAME}.kernels" not in sys.modules
 
 
 @pytest.mark.jax

@@ -179,6 +179,41 @@ assert x.tolist() == [8] * 8 + [0] * 8, x
     assert run.returncode == 0, run.stderr
 
 
+def test_modules_whose_kernels_have_the_same_name(tmp_path: Path) -> None:
+    for name, factor in (("one", 1.0), ("two", 2.0)):
+        folder = tmp_path / "same" / name
+        folder.mkdir(parents=True)
+        (folder.parent / "__init__.py").write_text("")
+        (folder / "__init__.py").write_text("")
+        (folder / "kernels.py").write_text(f"""
+import omnikernel, triton
+import triton.language as tl
+@omnikernel.prebuild("*fp32")
+@triton.jit
+def k(x):
+    tl.store(x, {factor})
+""")
+        (folder / "f.cpp").write_text(
+            f"#include <omnikernel.h>\nvoid f(ok::View<float, 1> x) {{ x[0] = {10 * factor}f; }}\n"
+        )
+        (folder / "native.py").write_text(
+            "from pathlib import Path\nimport omnikernel\nmod = omnikernel.load('f', Path(__file__).with_name('f.cpp'))\n"
+        )
+    modules = tuple(f"same.{name}.{kind}" for name in ("one", "two") for kind in ("kernels", "native"))
+    project.build(tmp_path, project.Settings(modules, ("x86-64",)))
+    program = """
+import numpy as np, omnikernel, importlib
+x = np.zeros(1, np.float32)
+for name, want in (("one", 1), ("two", 2)):
+    omnikernel.shipped(f"same.{name}.kernels").k[(1,)](x)
+    assert x[0] == want, (name, x)
+    importlib.import_module(f"same.{name}.native").mod.f(x)
+    assert x[0] == 10 * want, (name, x)
+"""
+    run = shipping.bare(program, tmp_path)
+    assert run.returncode == 0, run.stderr
+
+
 def test_platforms_by_what_libraries_need(built_once: Path, tmp_path: Path) -> None:
     shipped = built_once / NAME / "_omnikernel" / "x86-64"
     needed = set(wheel.needed((shipped / "native.cpp.so").read_bytes()))

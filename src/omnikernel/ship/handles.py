@@ -339,8 +339,9 @@ class ShippedKernel:
         """The kernel as its module has it, to be compiled; says so the first time."""
         if not _triton():
             raise ShippedError(f"{self._text(reason)}. Launch it with what was shipped. {_NO_TRITON}")
-        if reason not in self._said:
-            self._said.add(reason)
+        what = reason.partition(", got ")[0]  # another value of the same kind is no news
+        if what not in self._said:
+            self._said.add(what)
             warnings.warn(f"{self._text(reason)}. It is compiled instead", ShippedWarning, stacklevel=5)
         return getattr(importlib.import_module(self.__module__), self.__name__)
 

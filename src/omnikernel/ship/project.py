@@ -179,7 +179,7 @@ def _kernel(
     # Locations inside the package: that of a build is of no use elsewhere, and would make each build differ.
     texts = {form: triton_cpu.ttir_of(form).replace(f"{folder.parent.parent}/", "") for form in forms}
     entries = {form: _about(form, texts[form]) for form in forms}
-    stem = f"{kernel.__module__.rpartition('.')[2]}.{name}"
+    stem = f"{kernel.__module__.partition('.')[2]}.{name}"  # the module inside the package
     for level in levels.known(wanted.cpu):
         file = f"{level.name}/{stem}.so"
         chosen = [form for form, devices in forms.items() if "cpu" in devices]

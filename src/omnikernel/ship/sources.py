@@ -52,16 +52,20 @@ def build_all(
     Raises:
         BuildError: no compiler, or it failed.
     """
-    found = []
+    found: list[dict[str, Any]] = []
     for module in modules:
-        base = package_root(module)
-        about: dict[str, Any] = {"name": module.settings.name, "key": key(module, base), "cpu": {}, "gpu": {}}
+        base, name = package_root(module), module.settings.name
+        about: dict[str, Any] = {"name": name, "key": key(module, base), "cpu": {}, "gpu": {}}
+        same = [one for one in found if one["name"] == name]
+        if any(one["key"] == about["key"] for one in same):  # loaded in two places
+            continue
+        stem = f"{name}.{len(same)}" if same else name
         for level in levels.known(cpu):
-            file = f"{level.name}/{module.settings.name}.cpp.so"
+            file = f"{level.name}/{stem}.cpp.so"
             _place(build.build(_for_level(module.recipe(), level, base), compiler_for(level)), folder / file)
             about["cpu"][level.name] = file
         for architecture in architectures:
-            about["gpu"][architecture] = _cubins(module, architecture, folder)
+            about["gpu"][architecture] = _cubins(module, architecture, folder, stem)
         found.append(about)
     return found
 
@@ -79,13 +83,13 @@ def _for_level(recipe: build.Recipe, level: levels.Level, root: Path) -> build.R
     return replace(recipe, sources=sources, originals={}, march=march, ldflags=(*recipe.ldflags, *_STATIC))
 
 
-def _cubins(module: Module, architecture: str, folder: Path) -> dict[str, Any]:
+def _cubins(module: Module, architecture: str, folder: Path, stem: str) -> dict[str, Any]:
     """The cubins of the CUDA sources of a module, by source and index width."""
     number = capability_of(architecture)
     files: dict[str, str] = {}
     for index, source in enumerate(module.gpu_sources()):
         for bits in _BITS:
-            file = f"{architecture}/{module.settings.name}.{index}.{bits}.cubin"
+            file = f"{architecture}/{stem}.{index}.{bits}.cubin"
             _place(gpu_source.cubin(replace(source.recipe, bits=bits, capability=number)), folder / file)
             files[f"{index}.{bits}"] = file
     return {"arch": number, "specific": False, "files": files}
