@@ -32,6 +32,10 @@ class Ix:
     level: int = 0
     tag: int = 0
 
+    def __hash__(self) -> int:
+        """Of the pattern only two lanes: it is long, and indices are looked up all the time."""
+        return hash((self.base.text, self.level, self.tag, self.pattern[1:2], self.pattern[-1:]))
+
     @property
     def uniform(self) -> bool:
         return not self.pattern
