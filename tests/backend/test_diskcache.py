@@ -73,6 +73,28 @@ for pattern in ("fill.json", "fill.so", "__grp__fill.json"):
     assert out.splitlines()[1:] == ["fill.json 1 0", "fill.so 1 0", "__grp__fill.json 1 0"]
 
 
+def test_a_cache_of_binaries_alone(python: Run, tmp_path: Path) -> None:
+    code = """
+import numpy as np
+import triton, triton.language as tl
+
+@triton.jit
+def move(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.load(x + i))
+
+x = np.arange(9, dtype=np.float32)
+kernel = move[(1,)](x[:4], x[4:8], N=4)
+move[(1,)](x[:8], x[1:], N=8)  # overlaps: compiled anew from what the binary holds
+print(x, sorted(kernel.asm))
+"""
+    env = {"TRITON_STORE_BINARY_ONLY": "1"}
+    first = python(code, env=env)
+    assert first == "[0. 0. 1. 2. 3. 0. 1. 2. 3.] ['so', 'source']\n"
+    assert python(code, env=env) == first
+    assert not list((tmp_path / "triton").rglob("*.ttir"))
+
+
 def test_our_own_cache_spares_a_second_compilation(python: Run, tmp_path: Path) -> None:
     assert python(CODE, recorder=True).split() == ["1", "1"]
     for file in (tmp_path / "triton").rglob("*"):

@@ -110,7 +110,7 @@ import torch
 x, out = torch.arange(8, dtype=torch.bfloat16), torch.zeros(8, dtype=torch.bfloat16)
 add[(1,)](x, x, out, 8, BLOCK=8)
 print(out.tolist() == (2 * x).tolist())
-for bad in (torch.zeros(8, device="meta"), torch.zeros(8).to_sparse()):
+for bad in (torch.zeros(8, device="meta"), torch.zeros(8).to_sparse(), torch.zeros(8, dtype=torch.complex64)):
     try:
         add[(1,)](bad, bad, bad, 8, BLOCK=8)
     except TypeError as error:
@@ -118,7 +118,7 @@ for bad in (torch.zeros(8, device="meta"), torch.zeros(8).to_sparse()):
 print(triton.runtime.driver.active.get_active_torch_device())
 """
     )
-    assert out.splitlines() == ["True", "True", "True", "cpu"]
+    assert out.splitlines() == ["True", "True", "True", "True", "cpu"]
 
 
 @pytest.mark.jax

@@ -160,7 +160,22 @@ class CPUBackend(BaseBackend):  # type: ignore[misc]
                 "Gluon kernels describe GPU layouts and cannot be compiled for the CPU; write the kernel in Triton"
             )
         stages["ttir"] = make_ttir
-        stages["so"] = functools.partial(make_so, options=options)
+        stages[_BinaryStage("so")] = functools.partial(make_so, options=options)
+
+
+class _BinaryStage(str):
+    """The name of a stage that makes a binary.
+
+    Triton knows such stages by the names `cubin` and `hsaco`: it reads them as bytes and keeps them, and nothing else,
+    under `TRITON_STORE_BINARY_ONLY`. So the name of ours equals one of these, too.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return other == "hsaco" or str(self) == other
+
+    __hash__ = str.__hash__
 
 
 def _min_dot_size(lhs: Any, rhs: Any) -> tuple[int, int, int]:

@@ -67,7 +67,11 @@ def specialize(backend: Any, arg: Any, is_const: bool, specialize_value: bool, a
         found = view(arg)
         if found is not None:
             return _pointer(found.dtype, found.address, is_const, specialize_value, align)
-    return _native()(backend, arg, is_const, specialize_value, align)
+    try:
+        return _native()(backend, arg, is_const, specialize_value, align)
+    except KeyError:
+        view(arg)  # says that Triton has no such dtype
+        raise
 
 
 def _scalar(arg: int | float | None, specialize_value: bool, align: bool) -> tuple[str, Any] | None:
