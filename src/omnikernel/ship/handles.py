@@ -20,6 +20,7 @@ from .. import config
 from ..artefact import Artefact, Options
 from ..artefact import Parameter as Slot
 from ..errors import ArgumentTypeError, CorruptArtefact, ShippedError, ShippedWarning
+from ..ops.arrays import state
 from ..runtime.arrays import Where, view_at
 from ..runtime.cache import type_of
 from ..runtime.launch import Executable, Variant
@@ -141,12 +142,16 @@ class ShippedKernel:
         return f"<prebuilt kernel {self.__module__}:{self.__name__}>"
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        from ..ops.arrays import state
-
         run = state.run
         if run is not None:
             return lambda *args, **kwargs: run.launch(self, grid, args, kwargs)
-        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+        quick = self._quick.launch
+
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            launched = quick(grid, args, kwargs)
+            return self._launch(grid, args, kwargs) if launched is None else launched
+
+        return launch
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch the form that fits, or compile one.
@@ -156,28 +161,29 @@ class ShippedKernel:
             ShippedError: nothing prebuilt fits, and Triton is not there.
             CorruptArtefact: the file that fits was altered.
         """
-        if not warmup:
-            launched = self._quick.launch(grid, args, kwargs)
-            if launched is not None:
-                return launched
+        if warmup:
+            return self.warmup(*args, grid=grid, **kwargs)
+        launched = self._quick.launch(grid, args, kwargs)
+        return self._launch(grid, args, kwargs) if launched is None else launched
+
+    def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = self._bind(args, kwargs)
         device = gpu.device(call.values.values())
         arguments = self._look(call, device)
         choice = self._choose(call, arguments, device)
-        if choice.form is None:
-            return self._compiled(choice.reason).run(*args, grid=grid, warmup=warmup, **kwargs)
         form = choice.form
+        if form is None:
+            return self._compiled(choice.reason).run(*args, grid=grid, warmup=False, **kwargs)
         extents = _extents(grid, {**form.constants, **call.values})
-        if not warmup:
-            if device is not None:
-                stream = gpu.current_stream(list(call.values.values()), device)
-                passed = [arguments[name] for name in choice.runtime]
-                self._modules.launch(self.__name__, form, choice.code, extents, passed, stream, device)
-            else:
-                values = [call.values[name] for name in choice.runtime]
-                executable = self._executable(form, choice.code)
-                executable.run(extents, values)
-                self._quick.remember(args, kwargs, choice.launched, executable, choice.runtime)
+        if device is not None:
+            stream = gpu.current_stream(list(call.values.values()), device)
+            passed = [arguments[name] for name in choice.runtime]
+            self._modules.launch(self.__name__, form, choice.code, extents, passed, stream, device)
+        else:
+            values = [call.values[name] for name in choice.runtime]
+            executable = self._executable(form, choice.code)
+            executable.run(extents, values)
+            self._quick.remember(args, kwargs, choice.launched, executable, choice.runtime)
         return choice.launched
 
     def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
