@@ -101,6 +101,13 @@ def test_nothing_changed(launch: Launch) -> None:
     assert launch(OMNIKERNEL_REFERENCE="1") == (0, first[1])
 
 
+def test_a_dump_needs_a_compilation(launch: Launch, tmp_path: Path) -> None:
+    first, dumps = launch(), tmp_path / "dumps"
+    assert launch(OMNIKERNEL_DUMP="tile,llvm", OMNIKERNEL_DUMP_DIR=str(dumps)) == (1, first[1])
+    assert {file.suffix for file in dumps.iterdir()} == {".tile", ".ll"}
+    assert launch() == (0, first[1])
+
+
 def test_changed_source(launch: Launch, tmp_path: Path) -> None:
     changes = [
         ("kernels.py", "constexpr(3)", "constexpr(5)", 5),  # a global

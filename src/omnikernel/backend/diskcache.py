@@ -1,5 +1,7 @@
 """Reads of Triton's cache folder that survive damage: a broken entry of ours is as good as none.
 
+So is a whole one while `OMNIKERNEL_DUMP` asks for the stages of compilation: what is not compiled has none.
+
 Triton writes each file of an entry atomically and the list of files last, so a process killed while compiling leaves
 nothing that is taken for an entry. What is left is damage from outside: a full disk, a bad copy.
 """
@@ -11,6 +13,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from .. import config
 
 
 def checked_manager(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,19 +42,26 @@ class _Checked:
             if self._holds_ours():
                 return None
             raise
-        return None if group is not None and _is_damaged(group, filename) else group
+        if group is None or _is_damaged(group, filename):
+            return None
+        return None if config.dump() is not None and _is_ours(group) else group
 
     def _holds_ours(self) -> bool:
         folder = getattr(self._manager, "cache_dir", None)
         return folder is not None and any(name.endswith(".so") for name in os.listdir(folder))
 
 
-def _is_damaged(group: dict[str, str], filename: str) -> bool:
-    """An entry of ours (no other backend has a binary `.so`) that a launch could not use."""
-    binary = filename.removesuffix(".json") + ".so"
-    if not any(name.endswith((".so", ".ttir")) for name in group) or any(
+def _is_ours(group: dict[str, str]) -> bool:
+    """No other backend has a binary `.so`."""
+    return any(name.endswith((".so", ".ttir")) for name in group) and not any(
         name.endswith((".cubin", ".hsaco", ".ttgir")) for name in group
-    ):
+    )
+
+
+def _is_damaged(group: dict[str, str], filename: str) -> bool:
+    """An entry of ours that a launch could not use."""
+    binary = filename.removesuffix(".json") + ".so"
+    if not _is_ours(group):
         return False
     from ..runtime import cache
 

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import config
 from ..artefact import Artefact, Options, Parameter
 from ..errors import CorruptArtefact
 from ..ir.types import FLOAT_BITS, INTEGER_BITS, Pointer, Scalar
@@ -138,7 +139,9 @@ class KernelCache:
         return self.folder / f"{key}.kernel"
 
     def get(self, key: str) -> Artefact | None:
-        """The stored kernel, or None where there is none that can be trusted."""
+        """The stored kernel; None where there is none that can be trusted, or where `OMNIKERNEL_DUMP` wants it compiled."""
+        if config.dump() is not None:
+            return None
         try:
             data = _read_own(self.path(key))
         except OSError:
