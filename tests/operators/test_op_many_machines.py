@@ -56,3 +56,12 @@ def test_two_processes(tmp_path):
     for run in runs:
         out, err = run.communicate(timeout=300)
         assert out.strip() == "fine", err
+
+
+@pytest.mark.torch
+def test_registration_imports_nothing_that_is_half_imported():
+    code = "import torch, declared, torch.distributed._tools.mem_tracker, torch.distributed.fsdp; print('fine')"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
+    )
+    assert run.stdout.strip() == "fine", run.stderr[-2000:]

@@ -85,7 +85,8 @@ def register(overload: Any, schema: Schema, rule: Callable[..., Any] | Dimension
         schema: the operator's.
         rule: called as torch's `register_sharding` says, or names of dimensions.
     """
-    from torch.distributed.tensor import Replicate, Shard, debug
+    from torch import _C
+    from torch.distributed.tensor import DTensor, Replicate, Shard
     from torch.distributed.tensor._dtensor_spec import DTensorSpec
     from torch.distributed.tensor.experimental import register_sharding
 
@@ -110,6 +111,8 @@ def register(overload: Any, schema: Schema, rule: Callable[..., Any] | Dimension
 
     chosen = along_names if isinstance(rule, Dimensions) else rule or replicated
     register_sharding(overload)(chosen)
-    forget = getattr(debug, "_clear_sharding_prop_cache", None)
-    if forget is not None:  # torch keeps what an earlier rule said of arguments that it has seen
-        forget()
+    # torch keeps what an earlier rule said of arguments that it has seen.
+    known: Any = DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding
+    for forget in (getattr(known, "cache_clear", None), getattr(_C, "_clear_DTensor_sharding_propagator_cache", None)):
+        if forget is not None:
+            forget()
