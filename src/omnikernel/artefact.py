@@ -42,11 +42,11 @@ class Artefact:
 
         int32_t name(const uint64_t *args, const int32_t grid[3], int64_t first, int64_t last, void *arena, void *fault)
 
-    It runs the programs first <= p < last, where p = x + grid[0] * (y + grid[1] * z). `args` holds one 8-byte slot a
-    parameter: an address, an integer (sign- or zero-extended to 64 bits), or the bits of a float in the low bytes
-    (f32 as f32, f64 as f64, f16 and bf16 as their 16 bits). `arena` is `arena_bytes` of scratch memory, 64-byte
-    aligned, for this thread alone. The result is 0, or the number (from 1) of the entry of `asserts` that failed,
-    with the program's x, y, z in int32 fault[0..2].
+    It runs the programs first <= p < last, where p = x + grid[0] * (y + grid[1] * z), or another order of the axes where
+    no program can see another one (passes/order.py). `args` holds one 8-byte slot a parameter: an address, an integer
+    (sign- or zero-extended to 64 bits), or the bits of a float in the low bytes (f32 as f32, f64 as f64, f16 and bf16 as
+    their 16 bits). `arena` is `arena_bytes` of scratch memory, 64-byte aligned, for this thread alone. The result is 0,
+    or the number (from 1) of the entry of `asserts` that failed, with the program's x, y, z in int32 fault[0..2].
     """
 
     name: str

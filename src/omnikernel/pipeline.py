@@ -20,6 +20,7 @@ from .passes.contract import contract
 from .passes.exchange import exchange, partners
 from .passes.merge import merge
 from .passes.network import network
+from .passes.order import program_order
 from .passes.schedule import schedule
 from .passes.uncarry import uncarry
 from .passes.unscale import unscale
@@ -69,7 +70,8 @@ def compile_kernel(
     roots = find_roots(kernel, options.disjoint)  # which argument each pointer comes from
     written, read = written_and_read(kernel, roots)
     schedules = {f.name: schedule(f, roots) for f in kernel.functions}  # which tiles are kept, and when
-    lowered = lower_kernel(kernel, schedules, target)  # LLVM IR text
+    order = program_order(kernel, roots)  # which axis of the grid runs fastest
+    lowered = lower_kernel(kernel, schedules, target, order)  # LLVM IR text
     data = compile_object(lowered.text, target)  # machine code
     texts = {"ttir": ttir_text or print_kernel(kernel), "tile": print_kernel(kernel), "llvm": lowered.text}
     artefact = Artefact(

@@ -425,3 +425,25 @@ def test_remainders_in_addresses(start: int, n: int) -> None:
         a["y"][N:] = (256 + i.astype(np.uint32) % n + 1).astype(np.float32)
 
     check(wrapped_remainder, make, expect)
+
+
+@triton.jit
+def between(x, y, lo, hi, N: tl.constexpr):
+    i = tl.arange(0, N)
+    m = (i >= lo) & (hi > i)
+    v = tl.load(x + i, mask=m, other=1.0)
+    tl.store(y + i, v * 2, mask=m)
+    tl.store(y + 2 * N + i, tl.sum(v, 0) + tl.zeros((N,), tl.float32))
+
+
+@pytest.mark.parametrize("n", [16, 32, 128])
+@pytest.mark.parametrize("lo, hi", [(1, 127), (0, 32), (32, 96), (33, 64), (96, 32), (-5, 200), (127, 128), (200, -5)])
+def test_masks_between_two_bounds(lo: int, hi: int, n: int) -> None:
+    def expect(a: dict[str, Any]) -> None:
+        i = np.arange(n)
+        m = (i >= lo) & (hi > i)
+        v = np.where(m, a["x"][:n], 1)
+        a["y"][:n][m] = 2 * v[m]
+        a["y"][2 * n : 3 * n] = v.sum()
+
+    check(between, lambda: {"x": ramp(4 * N), "y": np.full(4 * N, -7, np.float32), "lo": lo, "hi": hi, "N": n}, expect)

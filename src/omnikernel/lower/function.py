@@ -224,6 +224,7 @@ class FunctionLowering:
         stores: Sequence[Value] = (),
         masks: Sequence[Value] = (),
         scalar: bool = False,
+        repeatable: bool = False,
     ) -> None:
         """Run a step for every chunk of lanes of a shape.
 
@@ -234,6 +235,7 @@ class FunctionLowering:
             stores: the pointer tiles that the step stores through.
             masks: the masks of its stores.
             scalar: element by element, without lanes.
+            repeatable: a step may run twice.
         """
         ev = Evaluator(self)
         cube = tuple(shape)
@@ -253,7 +255,7 @@ class FunctionLowering:
 
         everything = [*values, *stores, *masks]
         dim = -1 if scalar else 0 if flat else choose_lane_dim(ev, shape, at(everything), at(stores))
-        nest = Nest(ev, shape, dim, at(everything), at(masks))
+        nest = Nest(ev, shape, dim, at(everything), at(masks), at(stores[:1]) if repeatable and not flat else None)
         if flat:
             nest.lanes = min(shape[dim], max(nest.lanes, block_lanes(self, everything)))
         index = shape_index(shape)
@@ -463,7 +465,8 @@ def lower_stores(fl: FunctionLowering, ops: Sequence[Op]) -> None:
 
     values = [*(op.operands[1] for op in ops), *(v for v, _ in kept)]
     masks = [mask for op in ops for mask in op.operands[2:]]
-    fl.nest(shape, values, step, stores=[op.operands[0] for op in ops], masks=masks)
+    repeatable = all(op in fl.schedule.repeatable for op in ops)
+    fl.nest(shape, values, step, stores=[op.operands[0] for op in ops], masks=masks, repeatable=repeatable)
     for value in turned:  # the buffer is these stores': what comes later may not be reached through here
         fl.bindings.pop(value, None)
     fl.finish(kept)

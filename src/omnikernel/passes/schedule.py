@@ -45,6 +45,7 @@ class Schedule:
     sinks: dict[Value, frozenset[Op]]
     groups: dict[Op, tuple[Op, ...]]  # the first of several stores that share a nest -> all of them
     deferred: tuple[Op, ...] = ()  # atomic additions that are made once for all programs of a thread
+    repeatable: frozenset[Op] = frozenset()  # tile stores to what the function does not load: twice is as good as once
 
 
 # Rough nanoseconds a vector; what matters is which are more than a load and an add.
@@ -140,7 +141,16 @@ class _Scheduler:
                 self.decide(op, result)
         packed = frozenset(v for op in walk(self.function.body) if op.name == "tt.dot" for v in op.operands[:2])
         waiting = deferred(self.function, self.roots) if self.function.public else ()
-        return Schedule(self.keep, packed, self.sinks, self.groups, waiting)
+        return Schedule(self.keep, packed, self.sinks, self.groups, waiting, self._repeatable())
+
+    def _repeatable(self) -> frozenset[Op]:
+        ops = list(walk(self.function.body))
+        if any(op.attributes.get("isVolatile") for op in ops if op.name == "tt.load"):
+            return frozenset()
+        stores = [op for op in ops if op.name == "tt.store" and isinstance(op.operands[0].type, Tensor)]
+        return frozenset(
+            op for op in stores if not any(self.roots.may_alias(op.operands[0], load) for load in self.loads)
+        )
 
     def decide(self, op: Op, value: Value) -> None:
         sinks: set[Op] = set()  # where what is behind the value is read
