@@ -47,7 +47,7 @@ def attention_reference(q, k, v, causal, scale):
 
 
 def attention_example():
-    q, k, v = np.random.default_rng(0).standard_normal((3, 8, 1024, 64), np.float32)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, 8, 1024, 64), np.float32)
     return {"q": q, "k": k, "v": v, "causal": True, "scale": 64**-0.5}
 
 
