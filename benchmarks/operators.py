@@ -1,7 +1,8 @@
 """What a call of an operator costs, and what a training step does: `python benchmarks/operators.py [calls] [step]`.
 
-Calls: microseconds on 16 elements, the median and the least of many runs in one process. Step: milliseconds of a training
-step of the example transformer under torch.compile, with the example operators and with torch's own functions, in turn.
+Calls: microseconds on 16 elements, the median and the least of many runs in one process. Step: milliseconds of processor
+time, on one thread, of a training step of the example transformer under torch.compile, with the example operators and with
+torch's own functions, in turn.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def microseconds(call: Callable[[], Any], number: int = 50, budget: float = 0.5)
     call()
     runs: list[float] = []
     while sum(runs) < budget or len(runs) < 5:
-        runs.append(timeit.timeit(call, number=number))
+        runs.append(timeit.timeit(call, timer=time.process_time, number=number))
     return median(runs) / number * 1e6, min(runs) / number * 1e6
 
 
@@ -45,6 +46,7 @@ def calls() -> None:
     rows: dict[str, Callable[[], Any]] = {
         "kernel[grid] on NumPy": lambda: gelu_kernel[(1,)](array, out, 16, BLOCK=1024),
         "operator, NumPy": lambda: gelu(array),
+        "operator, NumPy, triton.cdiv": lambda: scale(array),
         "operator, torch, no grad": lambda: gelu(tensor),
         "operator, torch.ops": lambda: torch.ops.operators.gelu(tensor),
         "operator, torch, with grad": lambda: gelu(leaf),
@@ -65,7 +67,10 @@ def step() -> None:
     from operators.block import Sizes
     from training import plain_torch, torch_step
 
-    torch.set_num_threads(min(torch.get_num_threads(), 2))
+    import omnikernel
+
+    torch.set_num_threads(1)
+    omnikernel.set_num_threads(1)
     sizes = Sizes(width=256, heads=8, length=128, words=1000, batch=4)
     steps = {
         "operators": torch_step(compiled=True, sizes=sizes),
@@ -74,10 +79,10 @@ def step() -> None:
     times: dict[str, list[float]] = {name: [] for name in steps}
     for round_ in range(25):
         for name, run in steps.items():
-            start = time.perf_counter()
+            start = time.process_time()
             run()
             if round_ >= 5:
-                times[name].append((time.perf_counter() - start) * 1e3)
+                times[name].append((time.process_time() - start) * 1e3)
     for name, found in times.items():
         print(f"step, {name:24} median {median(found):8.2f} ms, least {min(found):8.2f} ms")
     print(f"ratio of medians {median(times['operators']) / median(times['torch']):.2f}, ", end="")
