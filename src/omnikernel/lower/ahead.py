@@ -79,6 +79,8 @@ def expect(fl: FunctionLowering, value: Value) -> Ahead | None:
     corners = [_source(fl, value, (ZERO, ZERO)), _source(fl, value, (one, ZERO) if other == 0 else (ZERO, one))]
     if corners[0] is None or corners[1] is None:
         return None
+    if not all(ix.base.text.isdigit() for corner in corners if corner for ix in corner[1]):
+        return None  # behind a reshape: an index in symbols, of which no code can be made
     b = fl.b
     ev = Evaluator(fl, flow=True)
     places = []
