@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..errors import OmnikernelError
 from .source import Definition, definitions
+from .strides import PARAMETERS, step_of_loop
 from .tokens import Token, matching, tokenize
 
 
@@ -54,6 +55,7 @@ class Emulated:
     fibers: frozenset[str]
     outside: bool
     independent: bool  # no array in a thread's own memory, so iterations share nothing but what threads share
+    strided: frozenset[str] = frozenset()  # the kernels that can run one step of their loop over the grid
 
 
 def emulate(text: str, file: str) -> Emulated:
@@ -70,11 +72,20 @@ def emulate(text: str, file: str) -> Emulated:
     tokens = tokenize(text)
     _refuse(tokens, file)
     kernels = [d for d in definitions(tokens) if d.is_kernel]
-    edits = [*_parameters(tokens), *_specifiers(tokens), *_shared(tokens, file), *_words(tokens)]
+    fibers = _fibers(tokens, kernels)
+    steps = {} if _includes_unknown(tokens) else _steps(tokens, [d for d in kernels if d.name not in fibers])
+    edits = [
+        *_parameters(tokens, frozenset(d.name for d in steps)),
+        *_specifiers(tokens),
+        *_shared(tokens, file),
+        *_words(tokens),
+    ]
     edits += _positions(tokens, kernels)
+    edits += [(tokens[d.body].end, tokens[d.body].end, text) for d, text in steps.items()]
     inside = {i for d in kernels for i in range(d.opening, d.end + 1)}
     outside = any(t.text in _BUILTINS for i, t in enumerate(tokens) if i not in inside) or _includes_unknown(tokens)
-    return Emulated(_edited(text, edits), _fibers(tokens, kernels), outside, not _has_local_array(tokens))
+    strided = frozenset(d.name for d in steps)
+    return Emulated(_edited(text, edits), fibers, outside, not _has_local_array(tokens), strided)
 
 
 def _refuse(tokens: Sequence[Token], file: str) -> None:
@@ -106,7 +117,18 @@ def _edited(text: str, edits: Sequence[Edit]) -> str:
     return text
 
 
-def _parameters(tokens: Sequence[Token]) -> list[Edit]:
+def _steps(tokens: Sequence[Token], kernels: Sequence[Definition]) -> dict[Definition, str]:
+    """A step of the loop over the grid, for the kernels that have one and are declared but once."""
+    names = [token.text for token in tokens if token.kind == "word"]
+    opaque = {  # macros, which may hold a jump, and functions that may change an argument
+        *(m[1] for t in tokens if t.kind == "directive" for m in [_MACRO.match(t.text)] if m),
+        *(d.name for d in definitions(tokens) if "&" in {t.text for t in tokens[d.opening : d.closing]}),
+    }
+    found = {d: step_of_loop(tokens, d, opaque) for d in kernels if names.count(d.name) == 1}
+    return {d: step for d, step in found.items() if step is not None}
+
+
+def _parameters(tokens: Sequence[Token], strided: frozenset[str]) -> list[Edit]:
     """The hidden parameters, in every declaration of a kernel."""
     edits = []
     for index, token in enumerate(tokens):
@@ -120,11 +142,12 @@ def _parameters(tokens: Sequence[Token]) -> list[Edit]:
                     break
                 if tokens[at - 1].text not in ("__launch_bounds__", "__cluster_dims__", "__attribute__", "alignas"):
                     inner = [t.text for t in tokens[at + 1 : closing]]
+                    hidden = f"{HIDDEN}, {PARAMETERS}" if tokens[at - 1].text in strided else HIDDEN
                     if inner == ["void"]:
-                        edits.append((tokens[at + 1].offset, tokens[closing].offset, HIDDEN))
+                        edits.append((tokens[at + 1].offset, tokens[closing].offset, hidden))
                     else:
                         edits.append(
-                            (tokens[closing].offset, tokens[closing].offset, f"{', ' if inner else ''}{HIDDEN}")
+                            (tokens[closing].offset, tokens[closing].offset, f"{', ' if inner else ''}{hidden}")
                         )
                     break
                 at = closing
@@ -226,6 +249,7 @@ def _words(tokens: Sequence[Token]) -> list[Edit]:
     return [(t.offset, t.end, new) for t in tokens if t.text == "__noinline__"]
 
 
+_MACRO = re.compile(r"\s*#\s*define\s+(\w+)")
 _POSITION = re.compile(
     r"(?:blockIdx \. (?P<a>[xyz]) \* blockDim|blockDim \. (?P<b>[xyz]) \* blockIdx) \. (?P<c>[xyz]) \+ threadIdx \. (?P<d>[xyz])"
     r"|threadIdx \. (?P<e>[xyz]) \+ (?:blockIdx \. (?P<f>[xyz]) \* blockDim|blockDim \. (?P<g>[xyz]) \* blockIdx) \. (?P<h>[xyz])"

@@ -96,6 +96,13 @@ def _loop_entry(kernel: Function, source: Emulated) -> str:
     body = "".join(f"            const auto {n} = {v};\n" for n, v in zip(names, values, strict=True))
     arguments = ", ".join([*names, "ok_t", "ok_b", "ok_bd", "ok_gd"])
     outside = "threadIdx = ok_t; " if source.outside else ""
+    trips = end_of_trips = trip = ""
+    if kernel.call.split("<")[0].split("::")[-1] in source.strided:
+        # All threads take a step of their loop, then the next, while the first of them has one.
+        first = "const uint3 ok_t = {0, 0, 0}; bool ok_on;"
+        probe = f"{kernel.call}({arguments}, ok_trip, &ok_on);"
+        trips = f"        for (int ok_trip = 0;; ok_trip++) {{\n            {first} {outside}{probe}\n            if (!ok_on) break;\n"
+        end_of_trips, trip = "        }\n", ", ok_trip"
     independent = "            OK_INDEPENDENT\n" if source.independent else ""
     unit, slot = ["ok_grid[0] <= 0x100000"], 0
     for parameter in kernel.parameters:
@@ -111,13 +118,13 @@ def _loop_entry(kernel: Function, source: Emulated) -> str:
     blockDim = ok_bd, gridDim = ok_gd;
     return ok::detail::run_blocks(ok_grid, ok_first, ok_last, ok_a[{end + 4}], (int32_t *)ok_fault, [&](uint3 ok_at) {{
             const uint3 ok_b = {{ok_unit ? ok_at.x & 0xfffff : ok_at.x, ok_at.y & 0xffff, ok_at.z & 0xffff}};
-{body}        for (unsigned ok_z = 0; ok_z < ok_bd.z; ok_z++)
+{body}{trips}        for (unsigned ok_z = 0; ok_z < ok_bd.z; ok_z++)
             for (unsigned ok_y = 0; ok_y < ok_bd.y; ok_y++)
 {independent}                for (unsigned ok_x = 0; ok_x < ok_bd.x; ok_x++) {{
                     const uint3 ok_t = {{ok_x, ok_y, ok_z}};
-                    {outside}{kernel.call}({arguments});
+                    {outside}{kernel.call}({arguments}{trip});
                 }}
-    }});
+{end_of_trips}    }});
 }}
 """
     return (
