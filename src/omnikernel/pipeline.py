@@ -16,6 +16,7 @@ from .llvm.jit import assembly, compile_object, host_target
 from .lower.kernel import lower_kernel
 from .lower.lanes import Target
 from .passes.alias import find_roots, written_and_read
+from .passes.clip import clip
 from .passes.contract import contract
 from .passes.exchange import exchange, partners
 from .passes.merge import merge
@@ -34,6 +35,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "exchange": exchange,  # partners of elements, as sorting wants them, need no reduction
     "network": network,  # chains of compare-and-swaps become one op: a sort is a loop over its stages
     "partners": partners,  # and of other exchanges those near enough are shuffled
+    "clip": clip,  # a clamp to -limit and limit gives the limit for NaN
     "contract": contract,  # a product and a sum become one fma, as on the GPU
     "uncarry": uncarry,  # loops carry numbers instead of tiles of pointers
     "merge": merge,  # neighbouring reductions share a nest

@@ -12,6 +12,7 @@ import numpy as np
 from omnikernel import pipeline, reference
 from omnikernel.frontend import ttir_text
 from omnikernel.llvm.jit import load_object
+from omnikernel.passes.clip import clip
 from omnikernel.passes.contract import contract
 from omnikernel.ttir import parse
 
@@ -103,7 +104,7 @@ def run(kernel: Any, *arguments: Any, grid: tuple[int, int, int] = (1, 1, 1), **
     got = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
     want = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
     run_compiled(text, got, grid)
-    reference.run(contract(parse(text)), [a.ctypes.data if isinstance(a, np.ndarray) else a for a in want], grid)
+    reference.run(contract(clip(parse(text))), [a.ctypes.data if isinstance(a, np.ndarray) else a for a in want], grid)
     for one, other in zip(got, want, strict=True):
         if isinstance(one, np.ndarray):
             same(one, other)

@@ -20,6 +20,7 @@ from program_comparison import differences, options_of, run_compiled, run_refere
 from random_programs import draw
 
 from omnikernel import pipeline
+from omnikernel.passes.clip import clip
 from omnikernel.passes.contract import contract
 from omnikernel.ttir import parse
 
@@ -29,7 +30,7 @@ BATCH = 25
 def compare(seed: int) -> str | None:
     """None where compiled code and reference agree, else what differs."""
     program, options = draw(seed), options_of(seed)
-    kernel = parse(program.text)
+    kernel = clip(parse(program.text))
     try:
         want = run_reference(contract(kernel) if options.fp_fusion else kernel, program)
         found = differences(want, run_compiled(pipeline.compile_text(program.text, options), program))

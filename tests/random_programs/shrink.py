@@ -22,6 +22,7 @@ from omnikernel.ir.ops import SCHEMA
 from omnikernel.ir.printer import print_kernel
 from omnikernel.ir.tile import Block, Constant, Kernel, Op, Region, Value, walk
 from omnikernel.ir.types import Pointer, element_of
+from omnikernel.passes.clip import clip
 from omnikernel.passes.contract import contract
 from omnikernel.passes.rewrite import Rewriter
 from omnikernel.ttir.parse import parse
@@ -51,7 +52,7 @@ def failure(program: Program, options: pipeline.Options) -> str:
 
 
 def _compared(program: Program, options: pipeline.Options) -> str:
-    kernel = parse(program.text)
+    kernel = clip(parse(program.text))
     want = run_reference(contract(kernel) if options.fp_fusion else kernel, program)
     found = differences(want, run_compiled(pipeline.compile_text(program.text, options), program))
     return "\n".join(["difference:", *found]) if found else ""

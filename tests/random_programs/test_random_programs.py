@@ -13,6 +13,7 @@ from random_programs import draw
 from omnikernel import pipeline, reference
 from omnikernel.ir.printer import print_kernel
 from omnikernel.ir.tile import Kernel
+from omnikernel.passes.clip import clip
 from omnikernel.passes.contract import contract
 from omnikernel.passes.uncarry import uncarry
 from omnikernel.ttir.parse import parse
@@ -34,7 +35,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def kernel_of(program: Program, fp_fusion: bool) -> Kernel:
     """What the reference runs: the text as it stands, or with products and sums fused."""
-    kernel = parse(program.text)
+    kernel = clip(parse(program.text))
     return contract(kernel) if fp_fusion else kernel
 
 

@@ -302,11 +302,13 @@ def lower_float_order(b: Builder, op: Op, operands: Sequence[Lanes]) -> Sequence
 
 @elementwise("tt.clampf")
 def lower_clampf(b: Builder, op: Op, operands: Sequence[Lanes]) -> Sequence[Lanes]:
-    """min(max(x, low), high); NaN gives the lower bound unless `propagateNan` is `all`."""
+    """min(max(x, low), high); NaN gives the lower bound, or what `propagateNan` and `nan` say."""
     x, low, high = (v.wide(b) for v in operands)
     keep = op.attributes.get("propagateNan", "none") == "all"
     if keep:
         return exact(op, minimum(b, maximum(b, x, low), high))
+    if op.attributes.get("nan") == "high":
+        return exact(op, maxnum(b, minnum(b, x, high), low))
     return exact(op, minnum(b, maxnum(b, x, low), high))
 
 

@@ -85,11 +85,13 @@ def sign_bit(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
 
 @means("tt.clampf")
 def clampf(machine: Machine, op: Op, args: tuple[Array, ...]) -> Outcome:
-    """min(max(x, low), high); where NaN is not propagated, NaN gives the lower bound."""
+    """min(max(x, low), high); where NaN is not propagated, NaN gives the lower bound, or the one that `nan` says."""
     value, low, high = (narrow.widen(a) for a in args)
     propagate = op.attributes.get("propagateNan", "none")
     if propagate == "all":
         made = minimum(maximum(value, low), high)
+    elif propagate == "none" and op.attributes.get("nan") == "high":
+        made = maxnum(minnum(value, high), low)
     elif propagate == "none":
         made = minnum(maxnum(value, low), high)
     else:

@@ -148,10 +148,11 @@ class Executable:
 
     def _run_reference(self, grid: Grid, slots: Sequence[int]) -> None:
         from .. import reference
+        from ..passes.clip import clip
         from ..passes.contract import contract
         from ..ttir.parse import parse
 
-        kernel = parse(_ttir(self.artefact))
+        kernel = clip(parse(_ttir(self.artefact)))
         if self.artefact.options.fp_fusion:
             kernel = contract(kernel)
         numbers = [_number(slot, p.type) for slot, p in zip(slots, self.artefact.parameters, strict=True)]
