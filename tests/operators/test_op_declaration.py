@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import triton
+import triton.language as tl
 from declared import everything, increment_kernel, outer, scale, scale_kernel
 
 import omnikernel
 from omnikernel import Array, DType
 from omnikernel.errors import ArgumentTypeError
+from omnikernel.ops.declare import OPERATORS
 from omnikernel.ops.launches import AliasError, MutationError
 from omnikernel.ops.schema import SchemaError
 
@@ -85,14 +87,56 @@ def test_a_declared_mutation_that_no_kernel_makes_is_an_error():
         idle(np.zeros(4, np.float32), np.zeros(4, np.float32))
 
 
-@pytest.mark.parametrize("view", [lambda x: x, lambda x: x.reshape(-1)])
-def test_returning_an_input_is_explained(view):
-    @omnikernel.op("tests::identity")
-    def identity(x: Array) -> Array:
-        return view(x)
+VIEWS = {
+    "itself": lambda x: x,
+    "reshaped": lambda x: x.reshape(-1),
+    "of columns": lambda x: x if x.shape[1] else omnikernel.empty_like(x),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_returning_an_input_is_found_at_declaration(view):
+    with pytest.raises(AliasError, match=r"result 0 is the input 'x' or a view.*out="):
+
+        @omnikernel.op("tests::identity")
+        def identity(x: Array, scale: float, names: list[int], y: Array | None = None, *, mode: str = "a") -> Array:
+            return view(x)
+
+    assert "tests::identity" not in OPERATORS
+
+
+def test_a_view_by_the_library_s_own_functions_is_found_at_declaration():
+    with pytest.raises(AliasError, match="shares memory with the input 'x'"):
+
+        @omnikernel.op("tests::own_view")
+        def own_view(x: Array) -> Array:
+            return x.value[::1]
+
+
+def test_what_cannot_be_decided_at_declaration_is_found_at_the_first_call():
+    @omnikernel.op("tests::undecided")
+    def undecided(x: Array) -> Array:
+        if x.shape[0] != 4:
+            raise ValueError("four")
+        return x
 
     with pytest.raises(AliasError, match="is the input 'x' or a view"):
-        identity(np.zeros(4, np.float32))
+        undecided(np.zeros(4, np.float32))
+
+
+def test_nothing_is_launched_at_declaration():
+    ran = []
+
+    @triton.jit
+    def kernel(x, n, BLOCK: tl.constexpr):
+        tl.store(x, 1.0)
+
+    @omnikernel.op("tests::quiet", mutates=("x",))
+    def quiet(x: Array) -> None:
+        ran.append(x.value)
+        kernel[lambda meta: ran.append("grid")](x, x.size, BLOCK=16)
+
+    assert len(ran) == 1 and not ran[0].any()
 
 
 def test_the_number_of_results_is_checked():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..errors import ArgumentTypeError
-from . import after_import, launches
+from . import after_import, alias, launches
 from .arrays import Array, DType, state
 from .launches import Checker, EagerRun, MutationError
 from .schema import Param, Schema, SchemaError, read_schema
@@ -353,6 +353,7 @@ def op(
 
     Raises:
         SchemaError: what the annotations say cannot be a schema, or the name is taken.
+        AliasError: the function returns one of its inputs, or a view of it.
     """
     mutated = (mutates,) if isinstance(mutates, str) else tuple(mutates)
     views = (strided,) if isinstance(strided, str) else tuple(strided)
@@ -367,9 +368,10 @@ def op(
             raise SchemaError(
                 f"operator {name} is already declared, in {other.function.__module__}; choose another name"
             )
+        after_import.when_loaded("triton", launches.install)  # not needed before, nor where all kernels are shipped
+        alias.check(function, schema)
         if other is not None:  # declared again, e.g. in a notebook
             other.forget()
-        after_import.when_loaded("triton", launches.install)  # not needed before, nor where all kernels are shipped
         made = OPERATORS[name] = Operator(function, schema)
         if reference is not None:
             made.def_reference(reference)

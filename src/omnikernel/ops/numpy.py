@@ -101,7 +101,7 @@ class NumpyRun(EagerRun):
         return found
 
 
-class _Plan(OffMixin):
+class Plan(OffMixin):
     """A run without launches that numbers the allocations."""
 
     def __init__(self) -> None:
@@ -238,7 +238,7 @@ def _outs(
 ) -> tuple[dict[int, Any], list[tuple[Any, int]]]:
     """The caller's arrays by the number of the allocation that they stand for, and those to copy to at the end."""
     given = out if isinstance(out, (tuple, list)) else (out,)
-    plan = _Plan()
+    plan = Plan()
     returned = call(op.function, plan, args, kwargs)
     items = (returned,) if op.schema.single else tuple(returned or ())
     if len(given) != len(items):
