@@ -44,8 +44,9 @@ class Run(Protocol):
 
 
 def install() -> None:
-    """Let the current `Run` take over `kernel[grid]`; a second call does nothing."""
+    """Let the current `Run` take over `kernel[grid]`, and shorten `triton.cdiv` on the host; a second call does nothing."""
     jit = importlib.import_module("triton.runtime.jit")
+    _shorten(jit.ConstexprFunction)
     _wrap(jit.KernelInterface)
     for kind in (jit.JITFunction, *_others()):
         if "__getitem__" in vars(kind):
@@ -74,6 +75,30 @@ def _wrap(owner: Any) -> None:
 
     setattr(getitem, _MARK, True)
     owner.__getitem__ = getitem
+
+
+def _shorten(owner: Any) -> None:
+    """Calls on the host with Python ints go straight to the function: Triton's way costs several times what it computes.
+
+    It looks through every argument for a `constexpr`, by names that it imports in each call. An int is none, and a call
+    without keywords is no call by the code generator, which names `_semantic`: there the result is the function's own.
+    Every other call is left to Triton, symbolic sizes too.
+    """
+    stock = owner.__call__
+    if getattr(stock, _MARK, False):
+        return
+
+    @functools.wraps(stock)
+    def call_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            return stock(self, *args, **kwargs)
+        for arg in args:
+            if type(arg) is not int:
+                return stock(self, *args)
+        return self.fn(*args)
+
+    setattr(call_, _MARK, True)
+    owner.__call__ = call_
 
 
 def plain(value: Any) -> Any:
