@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import OmnikernelError
@@ -151,16 +152,24 @@ def _of_text(ttir: str) -> Sequence[Any]:
     return [Parameter(a.name, a.type, a in read, a in written) for a in kernel.entry.args]  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A kernel that was checked; `plain`: it is a JITFunction, with no autotuner or heuristics around it."""
+
+    kernel: Any
+    plain: bool
+
+
 class Checker:
     """Holds the launches of an operator against its `mutates`."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._written: dict[Any, tuple[tuple[int, str], ...]] = {}  # compiled kernel -> what it writes
-        self.seen: dict[int, Any] = {}  # by id (hashing a kernel is slow): those checked before their first launch
+        self.seen: dict[int, Seen] = {}  # by id (hashing a kernel is slow): those checked before their first launch
         self.mutable = frozenset(i for i, param in enumerate(schema.params) if param.mutated)
 
-    def before(self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def before(self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Seen:
         """Check a kernel that this operator has not launched yet: compile it, and look at its stores.
 
         Raises:
@@ -171,7 +180,8 @@ class Checker:
         for one in compiled if isinstance(compiled, (list, tuple)) else (compiled,):
             if hasattr(one, "metadata") or hasattr(one, "written_positions"):  # the interpreter compiles nothing
                 self.written(one, kernel, args, kwargs)
-        self.seen[id(kernel)] = kernel
+        found = self.seen[id(kernel)] = Seen(kernel, hasattr(kernel, "params"))
+        return found
 
     def written(self, compiled: Any, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> frozenset[int]:
         """The parameters of the operator that this launch writes.
@@ -216,17 +226,21 @@ class EagerRun:
     def launch(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Check and run a launch."""
         checker = self.checker
-        if id(kernel) not in checker.seen:
-            checker.before(kernel, grid, args, kwargs)
-        values = tuple([arg.value if isinstance(arg, Array) else arg for arg in args])
+        seen = checker.seen.get(id(kernel)) or checker.before(kernel, grid, args, kwargs)
+        values: list[Any] = []
+        for arg in args:  # a comprehension is a call of its own before Python 3.12
+            values.append(arg.value if isinstance(arg, Array) else arg)
         for name, value in kwargs.items():
             if isinstance(value, Array):
                 kwargs = {**kwargs, name: value.value}
-        compiled = dispatch.try_launch(kernel, grid, values, kwargs) if hasattr(kernel, "params") else None
+        native = dispatch.native_with_triton() if seen.plain else None
+        compiled = None if native is None else native.try_launch(kernel, grid, tuple(values), kwargs)
         if compiled is None:
             compiled = kernel.run(*values, grid=grid, warmup=False, **kwargs)
         self.launched = True
-        self.wrote |= checker.written(compiled, kernel, args, kwargs)
+        wrote = checker.written(compiled, kernel, args, kwargs)
+        if wrote:
+            self.wrote |= wrote
         return compiled
 
 

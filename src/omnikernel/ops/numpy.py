@@ -132,15 +132,16 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     )
     simple = all(param.kind.base != "dtype" and not param.kind.many and not param.mutated for param in params)
     scalars = schema.exact
-    names = tuple(param.name for param in params if param.keyword_only)
-    positional = len(params) - len(names)
+    fills = schema.fills if simple and not any(param.keyword_only for param in params) else {}
     single = schema.single
     ndarray = np.ndarray
+    run = NumpyRun(checker)  # for all calls: it counts allocations only for an `out`, and nothing here may be written
 
     def handle(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not simple or kwargs or len(args) != positional or names:
+        fill = fills.get(len(args))
+        if fill is None or kwargs:
             return slow(args, kwargs)
-        values = list(args)
+        values = [*args, *fill]
         for i, strided in plain_arrays:
             value = values[i]
             if type(value) is not ndarray:
@@ -152,7 +153,7 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
             if type(values[i]) is not kind:
                 return slow(args, kwargs)
         before = state.run
-        state.run = NumpyRun(checker)
+        state.run = run
         try:
             returned = function(*values)
         finally:

@@ -73,6 +73,13 @@ class Schema:
         """Positions of the single scalars, with the one type that needs no conversion."""
         return tuple((i, _EXACT[p.kind.base]) for i, p in enumerate(self.params) if p.kind.base in _EXACT)
 
+    @property
+    def fills(self) -> dict[int, tuple[Any, ...]]:
+        """The defaults that complete a call with positional arguments alone, by their number."""
+        defaults = [param.default for param in self.params]
+        needed = max((i + 1 for i, param in enumerate(self.params) if not param.has_default), default=0)
+        return {count: tuple(defaults[count:]) for count in range(needed, len(defaults) + 1)}
+
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The value of every parameter, in order.
 

@@ -559,9 +559,9 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     binding = op._torch_binding = TorchBinding(op)
     overload, params = binding.overload, schema.params
     arrays = tuple((i, param.strided) for i, param in enumerate(params) if param.kind.is_array)
-    positional = len(params)
     scalars = schema.exact
     simple = all(p.kind.base != "dtype" and not p.kind.many and not p.mutated and not p.keyword_only for p in params)
+    fills = schema.fills if simple else {}
     has_dtypes = any(param.kind.base == "dtype" for param in params)
     single = schema.single
     is_compiling, grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
@@ -570,10 +570,11 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     def handle(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_compiling() and not has_dtypes:
             return overload(*args, **kwargs)
-        if not simple or kwargs or len(args) != positional:
+        fill = fills.get(len(args))
+        if fill is None or kwargs:
             return slow(args, kwargs)
         grad = grad_enabled()
-        values = list(args)
+        values = [*args, *fill]
         for i, strided in arrays:
             value = values[i]
             if (
@@ -599,7 +600,7 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         if single and type(returned) is TorchArray and returned.source < 0:
             return returned.value
         results = results_of(schema, returned)
-        _check_memory(op, args, returned, results)
+        _check_memory(op, (*args, *fill), returned, results)
         return packed(op, results)
 
     def slow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
