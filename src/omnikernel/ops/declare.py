@@ -1,7 +1,7 @@
 """The operator: what `@omnikernel.op` makes of a function, and the bindings that handle its calls.
 
 In: a function, `mutates`, `strided`, a gradient. Out: an `Operator`. A call is handled by the binding of its arrays'
-library: JAX's if any argument is a JAX array, else torch's, else NumPy's.
+library: JAX's if any argument is a JAX array, else torch's, else that of other libraries' arrays, else NumPy's.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Operator:
                 f"operator {self.name}: argument {found['jax']!r} is a JAX array and {found['torch']!r} a torch tensor; "
                 f"convert one of them first"
             )
-        return next((library for library in ("array", "jax", "torch") if library in found), "numpy")
+        return next((library for library in ("array", "jax", "torch", "protocol") if library in found), "numpy")
 
     def dispatch(self, bound: Sequence[Any], out: Any = None) -> Any:
         """Call on bound arguments, by the binding of their arrays' library."""
@@ -270,16 +270,19 @@ class Operator:
         self._handlers = {t: h for t, h in self._handlers.items() if library_of_type(t) != "jax"}
 
 
+_PROTOCOLS = ("__array_namespace__", "__dlpack_device__", "__cuda_array_interface__")
+
+
 @functools.cache
 def library_of_type(kind: Any) -> str:
-    """The library of an array type: numpy, torch, jax, array (inside an operator's function), or ""."""
+    """The library of an array type: numpy, torch, jax, array (inside an operator's function), protocol (another's), or ""."""
     for base in kind.__mro__:
         root: str = base.__module__.partition(".")[0]
         if root in ("numpy", "torch", "jax", "jaxlib"):
             return "jax" if root == "jaxlib" else root
         if base is Array:
             return "array"
-    return ""
+    return "protocol" if any(hasattr(kind, name) for name in _PROTOCOLS) else ""
 
 
 def library_of(value: Any) -> str:

@@ -7,7 +7,7 @@ In: a formula written with the array functions that torch, JAX and NumPy share. 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,21 @@ from .declare import library_of
 
 
 def namespace(*arrays: Any) -> Any:
-    """The module of array functions for these arrays: `torch`, `jax.numpy` or `numpy`."""
+    """The module of array functions for these arrays: `torch`, `jax.numpy`, another's array-API namespace, or `numpy`."""
     libraries = {library_of(array) for array in arrays}
     if "jax" in libraries:
         return sys.modules["jax"].numpy
-    return sys.modules["torch"] if "torch" in libraries else np
+    if "torch" in libraries:
+        return sys.modules["torch"]
+    return namespace_of(arrays) or np
+
+
+def namespace_of(arrays: Iterable[Any]) -> Any:
+    """The array-API namespace of the first array of no library that is known by name; None where there is none."""
+    for array in arrays:
+        if library_of(array) == "protocol" and hasattr(array, "__array_namespace__"):
+            return array.__array_namespace__()
+    return None
 
 
 def vjp_of(formula: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,9 +17,10 @@ import numpy as np
 from ..errors import ArgumentTypeError
 from . import xla
 from .arrays import Array, DType
+from .declare import library_of
 from .gradients import arranged, rebuild, split, spread
 from .launches import Checker, call, innermost, results_of
-from .numpy import dtype_of
+from .numpy import dtype_of, memory_of
 from .partition import partitioned
 from .sharding import Dimensions
 from .traced import Aval, compile_for
@@ -364,20 +365,25 @@ def _argument(op: Operator, param: Param, value: Any, refs: list[Any]) -> Any:
         return op.scalar(param, value)
     if value is None and param.kind.optional:
         return None
+    where = f"operator {op.name}, argument {param.name!r}"
     if param.kind.many:
-        return tuple(jnp.asarray(item) for item in value)
+        return tuple(jnp.asarray(_in_numpy(item, where)) for item in value)
     is_ref = isinstance(value, jax.Ref)
     if param.mutated:
         if not is_ref:
             raise ArgumentTypeError(
-                f"operator {op.name}, argument {param.name!r}: the operator writes it, and JAX arrays are immutable; "
+                f"{where}: the operator writes it, and JAX arrays are immutable; "
                 f"pass a reference, jax.new_ref(x), and read it after the call"
             )
         refs.append(value)
     if is_ref:
         return value[...]
+    value = _in_numpy(value, where)
     if not isinstance(value, (jax.Array, np.ndarray, int, float)):
-        raise ArgumentTypeError(
-            f"operator {op.name}, argument {param.name!r}: expected an array, got a {type(value).__qualname__}"
-        )
+        raise ArgumentTypeError(f"{where}: expected an array, got a {type(value).__qualname__}")
     return jnp.asarray(value)
+
+
+def _in_numpy(value: Any, where: str) -> Any:
+    """Another library's array as NumPy's; JAX copies what can be written."""
+    return memory_of(value, where) if library_of(value) == "protocol" else value

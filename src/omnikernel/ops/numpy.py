@@ -1,23 +1,28 @@
-"""An operator on NumPy arrays, and on arrays of any library with an array-API namespace.
+"""An operator on NumPy arrays.
 
-In: the arguments of a call whose arrays are NumPy's. Out: new NumPy arrays, or the caller's own, given as `out=`.
+In: the arguments of a call whose arrays are NumPy's. Out: new NumPy arrays, or the caller's own, given as `out=`. Other
+libraries' arrays in the CPU's memory go the same way, see `protocol.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import ArgumentTypeError, ArgumentValueError
+from ..runtime.arrays import Where, as_numpy, view_at
 from .arrays import Array, DType, state
 from .launches import Checker, EagerRun, OffMixin, call, results_of
 
 if TYPE_CHECKING:
     from .declare import Operator
     from .schema import Param
+
+Wrap = Callable[[Any, int], Array]
 
 
 @cache
@@ -35,6 +40,33 @@ def dtype_of(name: str) -> np.dtype[Any]:
 @cache
 def _name_of(dtype: np.dtype[Any]) -> DType:
     return DType(dtype.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Where):
+    """An argument of an operator that an error is about, in words."""
+
+    words: str = ""
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def memory_of(value: Any, where: str) -> np.ndarray[Any, Any]:
+    """A NumPy array over the memory of another library's array.
+
+    Args:
+        value: an array with DLPack, the array interface or a buffer.
+        where: what it is, for the text of an error.
+
+    Raises:
+        ArgumentTypeError, ArgumentValueError: it is no array in the CPU's memory, or of elements that Triton does not have.
+    """
+    place = Place(words=where)
+    found = view_at(value, place)
+    if found is None or found.shape is None:
+        raise place.type_error("an array", f"a {type(value).__qualname__}", "pass one that has DLPack, e.g. NumPy's")
+    return as_numpy(found)
 
 
 class NumpyArray(Array):
@@ -176,8 +208,17 @@ def _packed(op: Operator, results: tuple[Any, ...]) -> Any:
     return results[0] if op.schema.single else results if results else None
 
 
-def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
+def run_on(
+    op: Operator, bound: Sequence[Any], out: Any = None, run: NumpyRun | None = None, wrap: Wrap = NumpyArray
+) -> Any:
     """Call an operator on bound arguments whose arrays are NumPy's.
+
+    Args:
+        op: the operator.
+        bound: a value for each parameter.
+        out: the caller's arrays for the results.
+        run: where arrays come from.
+        wrap: what the function sees of an argument: of a NumPy array and the number of the parameter.
 
     Raises:
         ArgumentTypeError, ArgumentValueError: an argument of another kind than declared, or an `out` that does not fit.
@@ -186,37 +227,40 @@ def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
     values: list[Any] = []
     copied: list[tuple[Any, Any]] = []  # a mutated array, and the dense copy that the kernels write
     for index, (param, value) in enumerate(zip(schema.params, bound, strict=True)):
-        values.append(_wrapped(op, index, param, value, copied))
+        values.append(_wrapped(op, index, param, value, copied, wrap))
     args = [v for v, p in zip(values, schema.params, strict=True) if not p.keyword_only]
     kwargs = {p.name: v for v, p in zip(values, schema.params, strict=True) if p.keyword_only}
-    run = NumpyRun(op.checker)
+    run = run or NumpyRun(op.checker)
     late: list[tuple[Any, int]] = []
+    given = out if isinstance(out, (tuple, list)) else (out,)
     if out is not None:
-        run.outs, late = _outs(op, bound, args, kwargs, out)
+        run.outs, late = _outs(op, bound, args, kwargs, [_target(op, item) for item in given])
     returned = call(op.function, run, args, kwargs)
     results = results_of(schema, returned)
     op.check_wrote(run)
     for target, copy in copied:
         target[...] = copy
     if out is not None:
-        given = out if isinstance(out, (tuple, list)) else (out,)
         for target, index in late:
-            target[...] = results[index]
+            result = results[index]
+            target[...] = (
+                result if isinstance(result, np.ndarray) else memory_of(result, f"operator {op.name}: a result")
+            )
         results = tuple(given)
     return _packed(op, results)
 
 
-def _wrapped(op: Operator, index: int, param: Param, value: Any, copied: list[tuple[Any, Any]]) -> Any:
+def _wrapped(op: Operator, index: int, param: Param, value: Any, copied: list[tuple[Any, Any]], wrap: Wrap) -> Any:
     if not param.kind.is_array:
         return op.scalar(param, value)
     if value is None and param.kind.optional:
         return None
     if param.kind.many:
-        return [_array(op, index, param, item, copied) for item in value]
-    return _array(op, index, param, value, copied)
+        return [_array(op, index, param, item, copied, wrap) for item in value]
+    return _array(op, index, param, value, copied, wrap)
 
 
-def _array(op: Operator, index: int, param: Param, value: Any, copied: list[tuple[Any, Any]]) -> NumpyArray:
+def _array(op: Operator, index: int, param: Param, value: Any, copied: list[tuple[Any, Any]], wrap: Wrap) -> Array:
     if not isinstance(value, np.ndarray):
         described = (
             f"{value!r}" if isinstance(value, (int, float, str, bool, type(None))) else f"a {type(value).__qualname__}"
@@ -227,18 +271,21 @@ def _array(op: Operator, index: int, param: Param, value: Any, copied: list[tupl
             f"operator {op.name}, argument {param.name!r}: expected an array that can be written, got a read-only one; pass a copy"
         )
     if param.strided or value.flags.c_contiguous:
-        return NumpyArray(value, index)
+        return wrap(value, index)
     copy = dense(value)
     if param.mutated:
         copied.append((value, copy))
-    return NumpyArray(copy, index)
+    return wrap(copy, index)
 
 
 def _outs(
-    op: Operator, bound: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
+    op: Operator,
+    bound: Sequence[Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    given: Sequence[np.ndarray[Any, Any]],
 ) -> tuple[dict[int, Any], list[tuple[Any, int]]]:
     """The caller's arrays by the number of the allocation that they stand for, and those to copy to at the end."""
-    given = out if isinstance(out, (tuple, list)) else (out,)
     plan = Plan()
     returned = call(op.function, plan, args, kwargs)
     items = (returned,) if op.schema.single else tuple(returned or ())
@@ -252,11 +299,7 @@ def _outs(
         if isinstance(a, np.ndarray)
     ]
     for index, (target, item) in enumerate(zip(given, items, strict=True)):
-        if not isinstance(target, np.ndarray):
-            raise ArgumentTypeError(
-                f"operator {op.name}: out= takes NumPy arrays here, got a {type(target).__qualname__}"
-            )
-        shape, dtype = (item.shape, item.dtype) if isinstance(item, Array) else (item.shape, DType(item.dtype))
+        shape, dtype = _form(op, item)
         if target.shape != shape or DType(target.dtype) != dtype or not target.flags.writeable:
             got = f"{target.dtype}{list(target.shape)}{'' if target.flags.writeable else ', read-only'}"
             raise ArgumentValueError(f"operator {op.name}: expected out= of {dtype}{list(shape)}, got {got}")
@@ -266,3 +309,27 @@ def _outs(
         else:
             outs[place] = target
     return outs, late
+
+
+def _form(op: Operator, item: Any) -> tuple[tuple[int, ...], DType]:
+    """The shape and dtype of a result, which the function may have made by array functions of the library."""
+    if not isinstance(item, (Array, np.ndarray)):
+        item = memory_of(item, f"operator {op.name}: a result")
+    return tuple(item.shape), DType(item.dtype)
+
+
+def _target(op: Operator, given: Any) -> np.ndarray[Any, Any]:
+    """The memory of an array that is given as `out=`."""
+    from .declare import library_of
+
+    if isinstance(given, np.ndarray):
+        return given
+    library = library_of(given)
+    if library == "protocol":
+        return memory_of(given, f"operator {op.name}, out=")
+    got, advice = f"a {type(given).__qualname__}", ""
+    if library == "jax":
+        got, advice = "a JAX array, which is immutable", "; leave out= away and pass the result to jnp.asarray"
+    elif library == "torch":
+        got, advice = "a torch tensor", "; pass out.numpy(), which shares its memory, or tensors for the arguments too"
+    raise ArgumentTypeError(f"operator {op.name}: out= takes NumPy arrays here, got {got}{advice}")

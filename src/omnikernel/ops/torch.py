@@ -15,12 +15,15 @@ import torch
 from torch._library.autograd import make_autograd_impl
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 
+from ..backend.places import place_of
 from ..errors import ArgumentTypeError, ArgumentValueError
 from ..runtime.arrays import DTYPES as TRITON_DTYPES
 from . import after_import
 from .arrays import Array, DType, state
+from .declare import library_of
 from .gradients import Slot, arranged, rebuild, split, spread
 from .launches import AliasError, Checker, EagerRun, OffMixin, call, plain, results_of
+from .numpy import memory_of
 
 if TYPE_CHECKING:
     from .declare import Operator
@@ -487,7 +490,7 @@ def _cast(grad: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
 def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
     """Call on bound arguments of which at least one is a tensor; NumPy arrays among them are shared, not copied."""
     binding: TorchBinding = op._torch_binding
-    values = [_torch_argument(param, value) for param, value in zip(op.schema.params, bound, strict=True)]
+    values = [_torch_argument(op, param, value) for param, value in zip(op.schema.params, bound, strict=True)]
     results = binding.call(values)
     if out is None:
         return results
@@ -507,18 +510,30 @@ def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
     return out
 
 
-def _torch_argument(param: Param, value: Any) -> Any:
+def _torch_argument(op: Operator, param: Param, value: Any) -> Any:
     if param.kind.is_array:
         if isinstance(value, (tuple, list)):
-            return [_torch_argument(param, item) for item in value]
+            return [_torch_argument(op, param, item) for item in value]
         if value is None or isinstance(value, torch.Tensor):
             return value
+        if library_of(value) == "protocol":
+            return _from_protocol(value, f"operator {op.name}, argument {param.name!r}")
         return from_numpy(value)
     if param.kind.base == "dtype" and value is not None:
         if isinstance(value, torch.dtype):
             return value
         return dtype_of(value if type(value) is str else DType(value))
     return value.item() if type(value).__module__ == "numpy" else value
+
+
+def _from_protocol(value: Any, where: str) -> torch.Tensor:
+    """A tensor over the memory of another library's array, on a GPU too."""
+    if place_of(value) != "gpu":
+        return from_numpy(memory_of(value, where))
+    if not hasattr(value, "__dlpack__"):
+        raise ArgumentTypeError(f"{where}: expected a tensor, got a {type(value).__qualname__} without DLPack")
+    found: torch.Tensor = cast(Any, torch).from_dlpack(value)
+    return found
 
 
 def from_numpy(value: Any) -> torch.Tensor:

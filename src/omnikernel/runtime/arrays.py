@@ -403,6 +403,31 @@ class _InterfaceOnly:
         self.owner = owner
 
 
+_NUMPY_NAMES = {triton: name for name, triton in DTYPES.items()}
+
+
+def as_numpy(found: ArrayView) -> np.ndarray[Any, Any]:
+    """A NumPy array over the same memory, which it keeps alive; dtypes that NumPy lacks are those of `ml_dtypes`.
+
+    Args:
+        found: a view with a shape.
+    """
+    name, shape = _NUMPY_NAMES[found.dtype], found.shape
+    assert shape is not None
+    if not hasattr(np, name):
+        import ml_dtypes
+
+        dtype = np.dtype(getattr(ml_dtypes, name))
+    else:
+        dtype = np.dtype(name)
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    bits = f"|u{dtype.itemsize}" if dtype.itemsize == 1 else np.dtype(f"u{dtype.itemsize}").str
+    data = (found.address, not found.writeable)
+    interface = {"data": data, "shape": shape, "strides": found.strides, "typestr": bits, "version": 3}
+    return np.asarray(_InterfaceOnly(interface, found.owner)).view(dtype)
+
+
 def _array_interface(obj: Any, where: Where) -> ArrayView | None:
     interface = getattr(obj, "__array_interface__", None)
     if not isinstance(interface, dict):
