@@ -331,8 +331,9 @@ def test_a_value_does_not_depend_on_its_neighbours(name: str, kind: str) -> None
     x = points(name, kind, 800)
     order = np.random.default_rng(3).permutation(x.size)
     (straight,) = run("tt.extern_elementwise", [x], [kind], 8, "host", symbol=symbol)
-    (mixed,) = run("tt.extern_elementwise", [x[order]], [kind], 8, "host", symbol=symbol)
-    same_bits(mixed, straight[order])
+    for lanes in (8, 0, 2, 32):  # alone, and among fewer and more than a register holds
+        (mixed,) = run("tt.extern_elementwise", [x[order]], [kind], lanes, "host", symbol=symbol)
+        same_bits(mixed, straight[order])
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -201,6 +202,21 @@ def test_by_mpmath(name: str, count: int, meaning: Callable[..., Any], kind: str
         inputs = [x[np.abs(exact) > 0.05] for x in inputs]
     for target in TARGETS:
         check(name, kind, inputs, mp_function(meaning)(*inputs), target, 8)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize(("name", "count"), [("norm3d", 3), ("norm4d", 4), ("rnorm3d", 3), ("rnorm4d", 4)])
+def test_lengths_of_sides_that_are_no_numbers(name: str, count: int, kind: str) -> None:
+    """An infinite side wins over NaN; a finite one does not, however long."""
+    top = float(np.finfo(DTYPES[kind]).max)
+    rows = list(itertools.product((1.0, top, -top, INF, -INF, NAN), repeat=count))
+    columns = [np.array(column, DTYPES[kind]) for column in zip(*rows, strict=True)]
+    got = call(name, columns, kind, "host", "f" if kind == "f32" else "")
+    infinite = np.array([any(map(math.isinf, row)) for row in rows])
+    unknown = np.array([any(map(math.isnan, row)) for row in rows])
+    assert np.all(got[infinite] == (0 if name.startswith("r") else INF))
+    assert np.all(np.isnan(got[unknown & ~infinite]))
+    assert not np.any(np.isnan(got[~unknown]))
 
 
 def test_special_values_of_the_gamma_function() -> None:

@@ -2,8 +2,9 @@
 
 Stage: lowering. In and out: `Num`, any number of lanes. Coefficients come from tools/minimax.py.
 
-Method: x = 2^k m with sqrt(1/2) <= m < sqrt(2) or so, f = m - 1 (exact), log(x) = k ln2 + log(1 + f). In f64 log(1 + f) is
-written in s = f / (2 + f), as in Sun's fdlibm, with coefficients of our own.
+Method: x = 2^k m with 3/4 <= m < 3/2, which an instruction of AVX-512 gives and integers give as well, so that a value is
+the same in a lane and alone; f = m - 1 (exact), log(x) = k ln2 + log(1 + f). In f64 log(1 + f) is written in
+s = f / (2 + f), as in Sun's fdlibm, with coefficients of our own.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ INFINITY, NAN = float("inf"), float("nan")
 def exponent_and_fraction(x: Num) -> tuple[Num, Num]:
     """k and f of the method above, as floats, for positive finite x. Subnormals are scaled up first."""
     exponent, mantissa = x86.exponent(x.b, x.v), x86.mantissa(x.b, x.v)
-    if exponent is not None and mantissa is not None:  # here 3/4 <= m < 3/2
+    if exponent is not None and mantissa is not None:
         k, m = x.new(exponent), x.new(mantissa)
         return (m < 1.0).where(k + 1.0, k), m - 1.0
-    bits, low, root = (52, 2.0**-1022, 0x3FE6A09E667F3BCD) if x.is_double else (23, 2.0**-126, 0x3F3504F3)
+    bits, low, root = (52, 2.0**-1022, 0x3FE8000000000000) if x.is_double else (23, 2.0**-126, 0x3F400000)  # of 3/4
     tiny = x < low
     word = tiny.where(x * 2.0**bits, x).bits()
     k = _shift_exponent(word - root, bits)

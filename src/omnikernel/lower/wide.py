@@ -201,12 +201,14 @@ def rhypot(*parts: Num) -> Num:
 
 
 def chained(function: Callable[..., Num]) -> Callable[..., Num]:
-    """A function of two operands folded over any number."""
+    """A length of any number of sides from that of two. NaN beside finite sides gives NaN, though a part overflows."""
 
     def emit(first: Num, *others: Num) -> Num:
+        length, infinite, unknown = first, is_infinite(first), first.is_nan()
         for other in others:
-            first = function(first, other)
-        return first
+            length = function(length, other)
+            infinite, unknown = infinite | is_infinite(other), unknown | other.is_nan()
+        return (unknown & ~infinite).where(NAN, length)
 
     return emit
 
