@@ -142,7 +142,13 @@ _add(
     1,
     "Float conversion incl. fp8; attribute `rounding` (rtne, rtz) where it narrows; narrowing to fp8 saturates.",
 )
-_add("elementwise", "tt.clampf", 3, 1, "min(max(x, lo), hi); attribute `propagateNan` (none, all), `nan` (high) by passes/clip.py.")
+_add(
+    "elementwise",
+    "tt.clampf",
+    3,
+    1,
+    "min(max(x, lo), hi); attribute `propagateNan` (none, all), `nan` (high) by passes/clip.py.",
+)
 _add("elementwise", "tt.precise_sqrt", 1, 1, "Correctly rounded square root.")
 _add("elementwise", "tt.precise_divf", 2, 1, "Correctly rounded quotient.")
 _add("elementwise", "tt.mulhiui", 2, 1, "High half of the unsigned product.")

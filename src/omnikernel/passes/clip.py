@@ -1,7 +1,7 @@
 """What `tt.clampf` makes of NaN where the bounds are `-limit` and `limit`.
 
 NaN gives the lower bound where it is not propagated. But NVIDIA's back end clamps to such bounds with one
-`min.xorsign.abs`, which gives the limit. It knows them by their form: two constants, or a tile and 0 minus it.
+`min.xorsign.abs`, which gives the limit. It knows them by their form: two constants, or a tile and its negative.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ class _Clip(Rewriter):
         if least is not None and most is not None:
             return element.kind in _CONSTANT and least == most | 1 << (element.bits - 1) and least != most
         negation = self.makers.get(low)
-        if negation is None or negation.name != "arith.subf" or element.kind not in _SUBTRACTED:
+        if negation is None or element.kind not in _SUBTRACTED:
+            return False
+        if negation.name == "arith.negf":  # as Triton 3.8 and newer write -limit
+            return negation.operands[0] == high
+        if negation.name != "arith.subf":
             return False
         return self.constant(negation.operands[0]) == 0 and negation.operands[1] == high
 
