@@ -255,13 +255,13 @@ class Steps(Drawer):
         )
 
     def float_atomic(self) -> None:
-        """Sums of floats, exchanges: their order is fixed only where one thread runs the programs in order."""
+        """Sums of floats, exchanges: their order is fixed only within a program, so each has places of its own."""
         kind = self.choice(["f32", "f64", "f16", "bf16"])
         value = self.coerce(self.any_value(), kind)
         shape = value.shape or (2,)
         value = self.w.splat(value, shape) if not value.shape else value
         offsets, bound = self.index(shape)
-        base = self.array(kind, bound)
+        base = self.w.addptr(self.array(kind, bound * self.programs), self.program_base(bound))
         pointers = self.w.addptr(self.w.splat(base, shape), offsets)
         how = "fadd" if kind in ("f16", "bf16") or self.chance(0.8) else "exch"
         mask = self.coerce(self.any_value(), "i1", shape)
