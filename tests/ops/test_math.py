@@ -156,6 +156,7 @@ ONE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "rcbrt": lambda x: 1 / np.cbrt(x),
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
+    "frsqrt_rn": lambda x: 1 / np.sqrt(x),
     "exp10": lambda x: np.power(np.longdouble(10), x),
     "floor": np.floor,
     "ceil": np.ceil,

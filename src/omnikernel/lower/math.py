@@ -97,7 +97,8 @@ _add("log2", log2, 1, source=CODY, aliases=["__nv_fast_log2f"])
 _add("sin", sin, {"f32": 1.5, "f64": 1}, source=CODY, aliases=["__nv_fast_sinf"])
 _add("cos", cos, {"f32": 1.5, "f64": 1}, source=CODY, aliases=["__nv_fast_cosf"])
 _add("sqrt", Num.sqrt, 0.5, aliases=["__nv_fsqrt_rn", "__nv_dsqrt_rn"])
-_add("rsqrt", {"f32": rsqrt_f32, "f64": rsqrt}, {"f32": 1.5, "f64": 1.5}, source=ROOT, aliases=["__nv_frsqrt_rn"])
+_add("rsqrt", {"f32": rsqrt_f32, "f64": rsqrt}, {"f32": 1.5, "f64": 1.5}, source=ROOT)
+_add("frsqrt_rn", {"f32": wide.single(rsqrt)}, 0.5, "rsqrt", "quotient and root in f64")  # right for every f32
 _add("erf", {"f32": erf_f32, "f64": libm("erf")}, {"f32": 1.6, "f64": 1.5}, source="own minimax polynomials")
 _add("tanh", {"f32": tanh_f32, "f64": libm("tanh")}, {"f32": 1.5, "f64": 2.5}, source="own minimax polynomials")
 

@@ -220,6 +220,7 @@ RENAMED = {
     "isinfd": "isinf",
     "signbitd": "signbit",
     "fast_fdividef": "fdividef",
+    "frsqrt_rn": "rsqrt",
 }
 
 
