@@ -331,3 +331,28 @@ print("fine")
     here = Path(__file__).parent
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=here, env=env, check=False)
     assert run.stdout.strip() == "fine", run.stderr
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "int4", "float8_e8m0fnu"])
+def test_an_element_type_that_triton_lacks(dtype):
+    x = jnp.zeros(3, dtype)
+    for call in (scale, jax.jit(scale)):
+        with pytest.raises(
+            ArgumentTypeError, match=f"tests::scale, argument 'x': expected a dtype that .*, got {dtype}"
+        ):
+            call(x)
+    with pytest.raises(ArgumentTypeError, match=f"'scale_kernel', parameter 'out': .*{dtype}"):
+        everything(X, [], dtype=dtype)
+
+
+def test_random_keys_are_no_numbers():
+    with pytest.raises(ArgumentTypeError, match=r"argument 'x': expected a dtype that Triton has, got key"):
+        scale(jax.random.key(0))
+
+
+@pytest.mark.parametrize("out", [X, np.zeros((3, 4), np.float32)], ids=["jax", "numpy"])
+def test_there_is_no_out(out):
+    with pytest.raises(
+        ArgumentTypeError, match="tests::scale: JAX arrays are immutable, so there is no out=; use the result"
+    ):
+        scale(X, out=out)

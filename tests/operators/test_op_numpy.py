@@ -45,9 +45,28 @@ def test_out_that_does_not_fit(out):
         scale(X, out=out)
 
 
-def test_out_of_another_library_is_refused():
-    with pytest.raises(ArgumentTypeError, match="takes NumPy arrays"):
-        scale(X, out=[[0.0]])
+def test_out_of_another_kind_is_refused():
+    with pytest.raises(ArgumentTypeError, match="takes NumPy arrays here, got a float"):
+        scale(X, out=[0.0])
+
+
+@pytest.mark.jax
+def test_out_that_is_a_jax_array_is_refused():
+    out = pytest.importorskip("jax.numpy").zeros((3, 4))
+    with pytest.raises(ArgumentTypeError, match=r"tests::scale: out=.*JAX array, which is immutable; .* jnp.asarray"):
+        scale(X, out=out)
+    with pytest.raises(ArgumentTypeError, match="JAX array, which is immutable"):
+        everything(X, [], out=(np.zeros_like(X), out))
+    assert not np.asarray(out).any()
+
+
+@pytest.mark.torch
+def test_out_that_is_a_tensor_is_refused():
+    out = pytest.importorskip("torch").zeros(3, 4)
+    with pytest.raises(ArgumentTypeError, match=r"tests::scale: out=.*torch tensor; pass out.numpy\(\)"):
+        scale(X, out=out)
+    scale(X, out=out.numpy())
+    assert np.array_equal(out, 2 * X)
 
 
 @pytest.mark.parametrize("view", [lambda a: a, lambda a: a.T, lambda a: a[::2, 1:]])
@@ -85,3 +104,30 @@ def test_a_dense_input_is_not_copied(monkeypatch):
     scale(X)
     scale(X, factor=2.0)
     assert [value.ctypes.data for value in seen] == [X.ctypes.data] * 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "says"),
+    [
+        ("complex64", "dtype that Triton has, got a numpy array of complex64; convert it"),
+        ("M8[s]", r"dtype that Triton has, got a numpy array of datetime64\[s\]"),
+        ("U3", "dtype that Triton has, got a numpy array of <U3"),
+        (ml_dtypes.int4, "dtype that Triton has, got a numpy array of int4"),
+        ("O", "an array of numbers, got a numpy array of object"),
+        (">f4", "native byte order, got a numpy array of '>f4'"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"factor": 2.0}], ids=["short way", "long way"])
+def test_an_element_type_that_triton_lacks(dtype, says, options):
+    where = r"operator tests::scale, argument 'x' \(kernel 'scale_kernel', parameter 'x'\): expected .*"
+    for _ in range(2):  # before the first launch, and after one
+        with pytest.raises(ArgumentTypeError, match=where + says):
+            scale(np.zeros(3, dtype), **options)
+        scale(X)
+
+
+def test_results_of_an_element_type_that_triton_lacks():
+    with pytest.raises(ArgumentTypeError, match=r"kernel 'scale_kernel', parameter 'out': .*complex64"):
+        everything(X, [], dtype="complex64")
+    with pytest.raises(ArgumentTypeError, match="no dtype named 'float31'"):
+        everything(X, [], dtype="float31")

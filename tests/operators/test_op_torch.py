@@ -317,6 +317,22 @@ def test_out():
         scale(X, out=torch.empty(2))
 
 
+def test_out_of_another_library_is_refused():
+    with pytest.raises(ArgumentTypeError, match=r"tests::scale: out= takes tensors here, got a ndarray.*from_dlpack"):
+        scale(X, out=X.numpy())
+    jnp = pytest.importorskip("jax.numpy")
+    with pytest.raises(ArgumentTypeError, match="takes tensors here, got a JAX array, which is immutable; leave out="):
+        scale(X, out=jnp.zeros((3, 4)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_compiled_out(backend):
+    needs_compiler(backend)
+    out = torch.zeros(3, 4)
+    found = torch.compile(lambda x, out: scale(x + 1, out=out) * 3, backend=backend, fullgraph=True)(X, out)
+    assert torch.equal(out, 2 * (X + 1)) and torch.equal(found, 3 * out)
+
+
 def test_parameters_and_subclasses_and_inference():
     assert torch.equal(scale(torch.nn.Parameter(X)), 2 * X)
     with torch.inference_mode():
@@ -330,6 +346,7 @@ def test_parameters_and_subclasses_and_inference():
     [
         (X.to_sparse(), "layout sparse_coo"),
         (X.to(torch.complex64), "complex64"),
+        (X.to(torch.float8_e8m0fnu), r"argument 'x': expected a dtype that Triton has, got torch.float8_e8m0fnu"),
         (X.to(torch.complex64).conj(), "complex64"),
         ("text", "expected an array, got a? ?'?text|expected"),
     ],

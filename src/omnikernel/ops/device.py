@@ -19,8 +19,7 @@ from ..errors import ArgumentTypeError
 from ..runtime.arrays import ITEMSIZE, ArrayView
 from .arrays import Array, DType
 from .formula import namespace_of
-from .launches import Checker, EagerRun, call, innermost, plain, results_of
-from .numpy import Place
+from .launches import Checker, EagerRun, Place, call, innermost, plain, results_of
 
 if TYPE_CHECKING:
     from .declare import Operator

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ArgumentTypeError
+from ..runtime.arrays import DTYPES as TRITON_DTYPES
 from . import xla
 from .arrays import Array, DType
 from .declare import library_of
@@ -196,19 +197,27 @@ def _primal(op: Operator, template: tuple[Any, ...]) -> Callable[..., tuple[Any,
     mutable = sorted(op.checker.mutable)
 
     def run(*arrays: Any) -> tuple[Any, ...]:
-        values = rebuild(template, [Cell(tuple(a.shape), DType(a.dtype), a) for a in arrays])
         wrapped: list[Any] = []
-        for index, value in enumerate(values):
-            if isinstance(value, tuple) and any(isinstance(item, Cell) for item in value):
-                wrapped.append([JaxArray(cell, index) for cell in value])
+        for index, value in enumerate(rebuild(template, arrays)):
+            if isinstance(value, tuple) and any(isinstance(item, jax.Array) for item in value):
+                wrapped.append([_wrapped(op, index, item) for item in value])
             else:
-                wrapped.append(JaxArray(value, index) if isinstance(value, Cell) else value)
+                wrapped.append(_wrapped(op, index, value) if isinstance(value, jax.Array) else value)
         args = [v for v, p in zip(wrapped, schema.params, strict=True) if not p.keyword_only]
         kwargs = {p.name: v for v, p in zip(wrapped, schema.params, strict=True) if p.keyword_only}
         results = results_of(schema, call(op.function, JaxRun(op.checker), args, kwargs))
         return (*results, *(wrapped[index].cell.read() for index in mutable if wrapped[index] is not None))
 
     return run
+
+
+def _wrapped(op: Operator, index: int, value: Any) -> JaxArray:
+    if value.dtype.name not in TRITON_DTYPES:
+        raise ArgumentTypeError(
+            f"operator {op.name}, argument {op.schema.params[index].name!r}: expected a dtype that Triton has, got "
+            f"{value.dtype.name}; convert it first, e.g. to float32"
+        )
+    return JaxArray(Cell(tuple(value.shape), DType(value.dtype), value), index)
 
 
 def _differentiable(op: Operator, template: tuple[Any, ...]) -> Callable[..., tuple[Any, ...]]:

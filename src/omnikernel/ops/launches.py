@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import OmnikernelError
+from ..errors import ArgumentTypeError, ArgumentValueError, OmnikernelError
 from ..runtime import dispatch
+from ..runtime.arrays import Where, view_at
 from .arrays import Array, DType, state
 
 if TYPE_CHECKING:
@@ -30,6 +31,16 @@ class MutationError(OmnikernelError, TypeError):
 
 class AliasError(OmnikernelError, TypeError):
     """An operator returned one of its inputs, or a view of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Where):
+    """An array that an error is about, in words."""
+
+    words: str = ""
+
+    def __str__(self) -> str:
+        return self.words
 
 
 class Run(Protocol):
@@ -203,6 +214,19 @@ class Checker:
                 found |= {array.source}
         return found
 
+    def blame(self, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Say which argument of a failed launch is wrong; Triton looks at arguments without saying which is which.
+
+        Raises:
+            ArgumentTypeError, ArgumentValueError: an array that no kernel can take.
+        """
+        one = innermost(kernel)
+        for name, value in (*zip(one.arg_names, args, strict=False), *kwargs.items()):
+            words = f"kernel {one.__name__!r}, parameter {name!r}"
+            if isinstance(value, Array) and value.source >= 0:
+                words = f"operator {self._schema.name}, argument {self._schema.params[value.source].name!r} ({words})"
+            view_at(plain(value), Place(words=words))
+
     def _refuse(self, kernel: Any, name: str, source: int) -> None:
         parameter = self._schema.params[source].name
         declared = ", ".join(repr(p.name) for p in self._schema.params if p.mutated) or "nothing"
@@ -226,17 +250,22 @@ class EagerRun:
     def launch(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Check and run a launch."""
         checker = self.checker
-        seen = checker.seen.get(id(kernel)) or checker.before(kernel, grid, args, kwargs)
         values: list[Any] = []
         for arg in args:  # a comprehension is a call of its own before Python 3.12
             values.append(arg.value if isinstance(arg, Array) else arg)
+        named = kwargs
         for name, value in kwargs.items():
             if isinstance(value, Array):
-                kwargs = {**kwargs, name: value.value}
-        native = dispatch.native_with_triton() if seen.plain else None
-        compiled = None if native is None else native.try_launch(kernel, grid, tuple(values), kwargs)
-        if compiled is None:
-            compiled = kernel.run(*values, grid=grid, warmup=False, **kwargs)
+                named = {**named, name: value.value}
+        try:
+            seen = checker.seen.get(id(kernel)) or checker.before(kernel, grid, args, kwargs)
+            native = dispatch.native_with_triton() if seen.plain else None
+            compiled = None if native is None else native.try_launch(kernel, grid, tuple(values), named)
+            if compiled is None:
+                compiled = kernel.run(*values, grid=grid, warmup=False, **named)
+        except (ArgumentTypeError, ArgumentValueError):
+            checker.blame(kernel, args, kwargs)
+            raise
         self.launched = True
         wrote = checker.written(compiled, kernel, args, kwargs)
         if wrote:

@@ -7,16 +7,15 @@ libraries' arrays in the CPU's memory go the same way, see `protocol.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import ArgumentTypeError, ArgumentValueError
-from ..runtime.arrays import Where, as_numpy, view_at
+from ..runtime.arrays import as_numpy, view_at
 from .arrays import Array, DType, state
-from .launches import Checker, EagerRun, OffMixin, call, results_of
+from .launches import Checker, EagerRun, OffMixin, Place, call, results_of
 
 if TYPE_CHECKING:
     from .declare import Operator
@@ -27,12 +26,18 @@ Wrap = Callable[[Any, int], Array]
 
 @cache
 def dtype_of(name: str) -> np.dtype[Any]:
-    """The NumPy dtype of a name, those of ml_dtypes included."""
+    """The NumPy dtype of a name, those of ml_dtypes included.
+
+    Raises:
+        ArgumentTypeError: there is none of this name.
+    """
     try:
         return np.dtype(name)
     except TypeError:
         import ml_dtypes
 
+        if not hasattr(ml_dtypes, name):
+            raise ArgumentTypeError(f"NumPy and ml_dtypes have no dtype named {name!r}") from None
         found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
         return found
 
@@ -40,16 +45,6 @@ def dtype_of(name: str) -> np.dtype[Any]:
 @cache
 def _name_of(dtype: np.dtype[Any]) -> DType:
     return DType(dtype.name)
-
-
-@dataclass(frozen=True, slots=True)
-class Place(Where):
-    """An argument of an operator that an error is about, in words."""
-
-    words: str = ""
-
-    def __str__(self) -> str:
-        return self.words
 
 
 def memory_of(value: Any, where: str) -> np.ndarray[Any, Any]:

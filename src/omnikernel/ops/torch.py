@@ -499,6 +499,8 @@ def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
     if len(made) != len(given):
         raise ArgumentValueError(f"operator {op.name}: out= needs {len(made)} tensors, got {len(given)}")
     for target, result in zip(given, made, strict=True):
+        if not isinstance(target, torch.Tensor):
+            raise _not_for_out(op, target)
         if torch.is_grad_enabled() and (result.requires_grad or target.requires_grad):
             raise ArgumentTypeError(f"operator {op.name}: out= has no derivative, but an argument requires grad")
         if target.shape != result.shape or target.dtype != result.dtype:
@@ -508,6 +510,16 @@ def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
             )
         target.copy_(result)
     return out
+
+
+def _not_for_out(op: Operator, target: Any) -> ArgumentTypeError:
+    kind = library_of(target)
+    got, advice = f"a {type(target).__qualname__}", ""
+    if kind == "jax":
+        got, advice = "a JAX array, which is immutable", "; leave out= away and convert the result, which has DLPack"
+    elif kind in ("numpy", "protocol"):
+        got, advice = f"{got} of {type(target).__module__.partition('.')[0]}", "; pass torch.from_dlpack(out)"
+    return ArgumentTypeError(f"operator {op.name}: out= takes tensors here, got {got}{advice}")
 
 
 def _torch_argument(op: Operator, param: Param, value: Any) -> Any:
@@ -583,7 +595,7 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     keys, plain_keys, types, usable = _KEYS, _PLAIN, _TYPES, _USABLE
 
     def handle(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if is_compiling() and not has_dtypes:
+        if is_compiling() and not has_dtypes and "out" not in kwargs:
             return overload(*args, **kwargs)
         fill = fills.get(len(args))
         if fill is None or kwargs:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import ArgumentTypeError, ArgumentValueError
 from ..ir.types import Pointer
+from ..runtime.arrays import DTYPES
 from ..runtime.launch import Executable, Launcher, executable
 from .numpy import dtype_of
 
@@ -75,6 +76,12 @@ def compile_for(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gri
         raise ArgumentTypeError(
             f"kernel {kernel.__name__!r}: expected at most {len(names)} arguments ({', '.join(names)}), got {len(args)}"
         )
+    for name, value in (*zip(names, args, strict=False), *named.items()):
+        if isinstance(value, Aval) and value.dtype not in DTYPES:
+            raise ArgumentTypeError(
+                f"kernel {kernel.__name__!r}, parameter {name!r}: expected an array of a dtype that Triton has, got one of "
+                f"{value.dtype}; convert it first, e.g. to float32"
+            )
     plain = [_stand_in(arg) for arg in args]
     plain_named = {name: _stand_in(value) for name, value in named.items()}
     extents = _grid(kernel.__name__, grid, {**dict(zip(names, args, strict=False)), **named}, kernel)
