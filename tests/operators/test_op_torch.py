@@ -260,6 +260,16 @@ def test_compiled_with_every_kind_of_argument():
     assert torch.equal(one, 24 * X.double()) and tuple(two.shape) == (3, 2)
 
 
+def test_compiled_with_numpy_arrays_among_the_tensors():
+    y = np.arange(4, dtype=np.float32)
+
+    def step(x):
+        return everything(x, [y], dtype=torch.float64)[0] + outer(x, y)[:, 0]
+
+    x = torch.ones(3)
+    assert torch.equal(torch.compile(step, backend="eager", fullgraph=True)(x), step(x))
+
+
 def test_export_and_make_fx():
     class Model(torch.nn.Module):
         def forward(self, x):

@@ -69,6 +69,8 @@ def _torch_argument(op: Operator, param: Param, value: Any) -> Any:
             return [_torch_argument(op, param, item) for item in value]
         if value is None or isinstance(value, torch.Tensor):
             return value
+        if torch.compiler.is_compiling():  # Dynamo traces no more of a NumPy array than this
+            return torch.as_tensor(value)
         if library_of(value) == "protocol":
             return _from_protocol(value, f"operator {op.name}, argument {param.name!r}")
         return from_numpy(value)
