@@ -25,9 +25,9 @@ def run(tmp_path: Path, *blocks: str) -> ModuleType:
     return module
 
 
-def test_there_are_four_blocks() -> None:
-    words = [("torch" in b, "jax" in b, "omnikernel" in b) for b in BLOCKS]
-    assert words == [(False, False, False), (True, False, False), (False, True, False), (False, False, True)]
+def test_there_are_five_blocks() -> None:
+    words = [next((w for w in ("torch", "jax", "omnikernel.op", "omnikernel.prepare") if w in b), "") for b in BLOCKS]
+    assert words == ["", "torch", "jax", "omnikernel.op", "omnikernel.prepare"]
 
 
 def test_numpy(tmp_path: Path) -> None:
@@ -49,3 +49,7 @@ def test_jax(tmp_path: Path) -> None:
 
 def test_operator(tmp_path: Path) -> None:
     run(tmp_path, BLOCKS[0], BLOCKS[3])
+
+
+def test_prepared_launches(tmp_path: Path) -> None:
+    run(tmp_path, BLOCKS[0], BLOCKS[3], BLOCKS[4])
