@@ -61,11 +61,7 @@ def build(source: Path, out: Path, cpu: Sequence[str] | None = None, gpu: Sequen
         made = _by_backend(source, Path(folder))
         with zipfile.ZipFile(made) as archive:
             ready = changed == wanted and f"{wanted.package}/{FOLDER}/{MANIFEST}" in archive.namelist()
-        if ready:  # the hook of setuptools did it
-            path = out / made.name
-            path.write_bytes(made.read_bytes())
-        else:
-            path = _with_files(made, changed, Path(folder, "content"), out)
+        path = _with_files(made, None if ready else changed, Path(folder, "content"), out)
     with zipfile.ZipFile(path) as archive:
         inside = {i.filename: i.file_size for i in archive.infolist() if f"/{FOLDER}/" in i.filename}
     return Wheel(path, inside)
@@ -80,14 +76,17 @@ def _by_backend(source: Path, folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def _with_files(made: Path, wanted: project.Settings, content: Path, out: Path) -> Path:
-    """The wheel with what is prebuilt put in."""
+def _with_files(made: Path, wanted: project.Settings | None, content: Path, out: Path) -> Path:
+    """The wheel with what is prebuilt put in; for None that is done, and it is only packed as any other."""
     with zipfile.ZipFile(made) as archive:
         archive.extractall(content)
+    info = next(content.glob("*.dist-info"))
+    if wanted is None:
+        _write(content, info, out / made.name)
+        return out / made.name
     project.build(content, wanted)
     name, version, *_ = made.stem.split("-")
     tag = f"py3-none-{platform_tag(wanted.cpu, content)}"
-    info = next(content.glob("*.dist-info"))
     about = (info / "WHEEL").read_text()
     about = re.sub(r"^Tag: .*\n", "", about, flags=re.MULTILINE).replace(
         "Root-Is-Purelib: true", "Root-Is-Purelib: false"
