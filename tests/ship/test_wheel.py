@@ -16,6 +16,7 @@ import pytest
 import shipping
 from shipping import NAME
 
+from omnikernel import elf
 from omnikernel.cpp import gpu_source
 from omnikernel.cpp.toolchain import BuildError
 from omnikernel.errors import ArgumentTypeError, ArgumentValueError, OmnikernelError
@@ -216,10 +217,10 @@ for name, want in (("one", 1), ("two", 2)):
 
 def test_platforms_by_what_libraries_need(built_once: Path, tmp_path: Path) -> None:
     shipped = built_once / NAME / "_omnikernel" / "x86-64"
-    needed = set(wheel.needed((shipped / "native.cpp.so").read_bytes()))
+    needed = set(elf.needed_libraries((shipped / "native.cpp.so").read_bytes()))
     assert "libc.so.6" in needed
     assert all(name.startswith(("libc.", "libm.", "libpthread.", "ld-linux")) for name in needed)
-    assert list(wheel.needed(b"no ELF file")) == []
+    assert list(elf.needed_libraries(b"no ELF file")) == []
     folder = tmp_path / "a" / "_omnikernel" / "x86-64"
     folder.mkdir(parents=True)
     (folder / "k.so").write_bytes((shipped / "kernels.scale.so").read_bytes())
@@ -230,7 +231,7 @@ def test_platforms_by_what_libraries_need(built_once: Path, tmp_path: Path) -> N
 
 def test_the_library_of_a_triton_kernel_needs_no_python(built_once: Path) -> None:
     data = (built_once / NAME / "_omnikernel" / "x86-64-v3" / "kernels.scale.so").read_bytes()
-    assert set(wheel.needed(data)) <= {"libc.so.6", "libm.so.6"}
+    assert set(elf.needed_libraries(data)) <= {"libc.so.6", "libm.so.6"}
     assert b"Py_" not in data and b"llvm" not in data.lower()
 
 

@@ -7,7 +7,7 @@ import pytest
 from program_comparison import differences, options_of, run_compiled, run_reference
 from random_programs import draw
 
-from omnikernel import pipeline
+from omnikernel import elf, pipeline
 from omnikernel.llvm import jit
 from omnikernel.lower.lanes import Target
 from omnikernel.passes.contract import contract
@@ -74,7 +74,7 @@ def test_older_processors(level: str, seed: int) -> None:
     target = Target(jit.host_target().triple, cpu, features)
     want = run_reference(contract(kernel) if options.fp_fusion else kernel, program, target)
     artefact = pipeline.compile_text(program.text, options, target)
-    missing = [name for name in jit.undefined_symbols(artefact.object) if llvm.address_of_symbol(name) is None]
+    missing = [name for name in elf.undefined_symbols(artefact.object) if llvm.address_of_symbol(name) is None]
     assert not missing
     assert not differences(want, run_compiled(artefact, program))
 
@@ -84,7 +84,7 @@ def test_aarch64_by_construction() -> None:
     assert artefact.object[:4] == b"\x7fELF"
     assert artefact.object[18] == 0xB7  # e_machine: AArch64
     assert "fmla" in jit.assembly(artefact.texts["llvm"], AARCH64)
-    assert not list(jit.undefined_symbols(artefact.object))
+    assert not list(elf.undefined_symbols(artefact.object))
 
 
 AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}

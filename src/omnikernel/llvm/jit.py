@@ -13,7 +13,6 @@ import ctypes
 import functools
 import platform
 import re
-import struct
 import sys
 import threading
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from ..elf import undefined_symbols
 from ..errors import UnresolvedSymbol
 from ..lower.lanes import Target
 
@@ -141,23 +141,6 @@ def assembly(text: str, target: Target) -> str:
     with _quick_codegen():
         machine = _machine(target)
         return str(machine.emit_assembly(_optimised(text, machine)))
-
-
-def undefined_symbols(data: bytes) -> Iterator[str]:
-    """Names that an ELF64 little-endian object needs from elsewhere (System V gABI, chapter 4)."""
-    if data[:6] != b"\x7fELF\x02\x01":
-        return
-    (table_offset,) = struct.unpack_from("<Q", data, 0x28)
-    entry_size, count = struct.unpack_from("<HH", data, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", data, table_offset + i * entry_size) for i in range(count)]
-    for _, kind, _, _, offset, size, link, _, _, each in headers:
-        if kind != 2:  # SHT_SYMTAB
-            continue
-        names = headers[link][4]
-        for at in range(offset + each, offset + size, each):
-            name, _, _, section = struct.unpack_from("<IBBH", data, at)
-            if section == 0 and name:
-                yield data[names + name : data.index(b"\0", names + name)].decode()
 
 
 @dataclass(frozen=True, slots=True)

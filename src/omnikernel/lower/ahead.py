@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.tile import Op, Value
-from ..ir.types import element_of, shape_of
-from ..llvm.emit import I64, Builder, LValue
-from .evaluate import Evaluator, memory_type, pointee_memory
+from ..ir.types import shape_of
+from ..llvm.emit import I64, Builder, LType, LValue
+from .evaluate import Evaluator, pointee_memory
 from .function import FunctionLowering
 from .index import SHAPE_OPS, ZERO, Index, Ix, operand_indices, symbolic_add, symbolic_bits
 from .nest import choose_lane_dim
@@ -90,7 +90,7 @@ def expect(fl: FunctionLowering, value: Value) -> Ahead | None:
             return None
         places.append(b.cast("ptrtoint", ev.scalar_pointer(address, pointee_memory(pointer))[0], "i64"))
     start, second = places
-    size = memory_type(element_of(element_of(corners[0][0].type).pointee)).bits // 8  # type: ignore[union-attr]
+    size = LType(pointee_memory(corners[0][0])).bits // 8
     across = max(1, shape[dim] * size // LINE)
     return Ahead(_following(b, start), b.sub(second, start), shape[other] * across, across)
 

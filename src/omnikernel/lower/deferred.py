@@ -6,9 +6,11 @@ Which additions may wait, and why, is decided in `passes/defer.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ..ir.tile import Op, Value
-from ..ir.types import element_of
+from ..ir.types import Tensor, element_of
+from ..llvm.emit import LValue
 from ..passes.defer import KINDS, common_ops
 from .atomic import lower_atomic
 from .evaluate import Buffer, constant_lanes
@@ -24,15 +26,18 @@ def begin(fl: FunctionLowering, ops: Sequence[Op]) -> None:
         element = element_of(op.result.type)
         bits = neutral_bits(KINDS[op.attributes["kind"]], element)
         assert bits is not None
-        sums = fl.buffer(op.result.type.shape, element)  # type: ignore[union-attr]
-        size = op.result.type.size  # type: ignore[union-attr]
-        lanes = min(size, LANES)
+        assert isinstance(op.result.type, Tensor)
+        sums = fl.buffer(op.result.type.shape, element)
+        lanes = min(op.result.type.size, LANES)
         start = b.splat(constant_lanes(b, element, bits).raw(b), lanes)
-        align = sums.memory.bits // 8
-        b.repeat(size, lanes, lambda i: b.store(start, b.gep(sums.memory.scalar, sums.pointer, i), align))  # noqa: B023
+        b.repeat(op.result.type.size, lanes, partial(_fill, fl, sums, start))
         total = Value(f"{op.result.name}.total", op.result.type)
         fl.bind(total, sums)
         fl.deferred[op] = total
+
+
+def _fill(fl: FunctionLowering, sums: Buffer, start: LValue, at: LValue) -> None:
+    fl.b.store(start, fl.b.gep(sums.memory.scalar, sums.pointer, at), sums.memory.bits // 8)
 
 
 def gather(fl: FunctionLowering, op: Op) -> None:
@@ -50,8 +55,8 @@ def gather(fl: FunctionLowering, op: Op) -> None:
 def release(fl: FunctionLowering, ops: Sequence[Op]) -> None:
     """After the last program: the atomic additions themselves, whose addresses and masks are computed anew."""
     cost = fl.cost
+    made_by = {result: made for made in fl.kernel.entry.body.block.ops for result in made.results} if ops else {}
     for op in ops:
-        made_by = {result: made for made in fl.kernel.entry.body.block.ops for result in made.results}
         needed: set[Op] = set()
         for value in (op.operands[0], *op.operands[2:]):
             needed |= common_ops(value, made_by) or set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..ir.network import Step, combination, comparison, steps_of
 from ..ir.tile import Op
@@ -133,7 +134,7 @@ class Network:
             row = [self.b.cast("zext", field(start, 1 + k), "i64") for k in range(fields - 1)]
             for number, code in enumerate(codes):
                 chosen = self.b.icmp("eq", which, self.b.integer(I32, number))
-                self.b.when(chosen, lambda code=code: self.stage(code, row))  # type: ignore[misc]
+                self.b.when(chosen, partial(self.stage, code, row))
 
         self.b.repeat(fields * len(stages), fields, one)
 

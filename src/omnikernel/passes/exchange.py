@@ -177,17 +177,18 @@ def _near(flip: Op) -> bool:
 def exchange(kernel: Kernel) -> Kernel:
     """Turn the partners of every function into flips; a kernel without any is returned as it is."""
     made = _Exchange().kernel(kernel)
-    return made if _has_flips(made) else kernel
+    return made if has_flips(made) else kernel
 
 
 def partners(kernel: Kernel) -> Kernel:
     """Drop what the flips have made useless, and say which flips are near."""
-    if not _has_flips(kernel):
+    if not has_flips(kernel):
         return kernel
     return replace(kernel, functions=tuple(_Sweep(f).function(f) for f in kernel.functions))
 
 
-def _has_flips(kernel: Kernel) -> bool:
+def has_flips(kernel: Kernel) -> bool:
+    """Whether any partner has been found."""
     return any(op.name == "tile.flip" for f in kernel.functions for op in walk(f.body))
 
 

@@ -19,6 +19,7 @@ from ..ir.ops import SCHEMA
 from ..ir.tile import Block, Function, Kernel, Op, Region, Value, walk
 from ..ir.types import I1, Scalar, Tensor, element_of, shape_of
 from .dead import dead_ops
+from .exchange import has_flips
 from .rewrite import Rewriter
 
 # Fewer compare-and-swaps than this are as well computed where their result is used.
@@ -234,7 +235,7 @@ class _Prune(Rewriter):
 
 def network(kernel: Kernel) -> Kernel:
     """Fold the compare-and-swaps of every function; a kernel without any is returned as it is."""
-    if not any(op.name == "tile.flip" for function in kernel.functions for op in walk(function.body)):
+    if not has_flips(kernel):
         return kernel
     return replace(kernel, functions=tuple(map(_folded, kernel.functions)))
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import struct
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..cpp.toolchain import BuildError
+from ..elf import needed_libraries
 from . import levels, project
 from .package import FOLDER, MANIFEST
 
@@ -124,28 +124,10 @@ def platform_tag(cpu: Sequence[str], content: Path) -> str:
     """
     machine = levels.known(cpu)[0].machine
     libraries = [path.read_bytes() for path in content.rglob(f"{FOLDER}/**/*.so")]
-    if any(not name.startswith(_EVERYWHERE) for data in libraries for name in needed(data)):
+    if any(not name.startswith(_EVERYWHERE) for data in libraries for name in needed_libraries(data)):
         return f"linux_{machine}"
     used = (
         (int(major), int(minor)) for data in libraries for major, minor in re.findall(rb"\0GLIBC_(\d+)\.(\d+)", data)
     )
     major, minor = max([_OLDEST, *used])
     return f"manylinux_{major}_{minor}_{machine}"
-
-
-def needed(data: bytes) -> Iterator[str]:
-    """The libraries that a shared object needs: DT_NEEDED of an ELF64 little-endian file (System V gABI, chapter 5)."""
-    if data[:6] != b"\x7fELF\x02\x01":
-        return
-    (table,) = struct.unpack_from("<Q", data, 0x28)
-    size, count = struct.unpack_from("<HH", data, 0x3A)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", data, table + i * size) for i in range(count)]
-    for _, kind, _, _, offset, length, link, _, _, _ in sections:
-        if kind != 6:  # SHT_DYNAMIC
-            continue
-        names = sections[link][4]
-        for at in range(offset, offset + length, 16):
-            tag, value = struct.unpack_from("<QQ", data, at)
-            if tag == 1:  # DT_NEEDED
-                start = names + value
-                yield data[start : data.index(b"\0", start)].decode()
