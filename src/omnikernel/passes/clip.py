@@ -6,8 +6,9 @@ NaN gives the lower bound where it is not propagated. But NVIDIA's back end clam
 
 from __future__ import annotations
 
-from ..ir.tile import Constant, Kernel, Op, Value, walk
+from ..ir.tile import Kernel, Op, Value, walk
 from ..ir.types import Scalar, element_of
+from .constants import splat_bits
 from .rewrite import Rewriter
 
 _SUBTRACTED = frozenset(("f16", "f32"))
@@ -31,7 +32,7 @@ class _Clip(Rewriter):
     def is_clip(self, op: Op) -> bool:
         element = element_of(op.result.type)
         _, low, high = op.operands
-        least, most = self.constant(low), self.constant(high)
+        least, most = splat_bits(low, self.makers), splat_bits(high, self.makers)
         if not isinstance(element, Scalar):
             return False
         if least is not None and most is not None:
@@ -43,17 +44,7 @@ class _Clip(Rewriter):
             return negation.operands[0] == high
         if negation.name != "arith.subf":
             return False
-        return self.constant(negation.operands[0]) == 0 and negation.operands[1] == high
-
-    def constant(self, value: Value) -> int | None:
-        """The bits of a constant that is the same everywhere; None for any other value."""
-        op = self.makers.get(value)
-        if op is not None and op.name == "tt.splat":
-            return self.constant(op.operands[0])
-        if op is None or op.name != "arith.constant":
-            return None
-        constant: Constant = op.attributes["value"]
-        return constant.elements[0] if constant.is_splat else None
+        return splat_bits(negation.operands[0], self.makers) == 0 and negation.operands[1] == high
 
 
 def clip(kernel: Kernel) -> Kernel:

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
-from ..ir.tile import Block, Constant, Kernel, Op, Region, Value, walk
+from ..ir.tile import Block, Kernel, Op, Region, Value, walk
 from ..ir.types import FLOAT_BITS, Scalar, element_of, like, shape_of
+from .constants import splat_bits
 from .rank import Ranks
 from .rewrite import Rewriter
 
@@ -50,10 +52,15 @@ class _Contract(Rewriter):
             for op in walk(function.body):
                 self.uses.update(op.operands)
                 self.makers.update(dict.fromkeys(op.results, op))
-        self.ranks = Ranks(kernel)
+        self.original = kernel
         self.products: dict[Value, _Product] = {}
         self.branching = False
         self.sunk: dict[Value, _Product] = {}
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        """Asked for only where both terms of a sum are products."""
+        return Ranks(self.original)
 
     def region(self, region: Region) -> Region:
         if self.branching:
@@ -149,18 +156,12 @@ class _Contract(Rewriter):
 
     def sign(self, value: Value) -> int | None:
         """-1 for the constant -1.0, -2 for any other negative constant, 1 for any other; None for no constant."""
-        op = self.makers.get(value)
-        if op is not None and op.name == "tt.splat":
-            return self.sign(op.operands[0])
-        if op is None or op.name != "arith.constant":
+        bits, element = splat_bits(value, self.makers), element_of(value.type)
+        if bits is None or not isinstance(element, Scalar):
             return None
-        constant: Constant = op.attributes["value"]
-        element = element_of(op.result.type)
-        if not constant.is_splat or not isinstance(element, Scalar):
-            return None
-        if constant.elements[0] == _minus_one(element):
+        if bits == _minus_one(element):
             return -1
-        return -2 if constant.elements[0] >> (element.bits - 1) else 1
+        return -2 if bits >> (element.bits - 1) else 1
 
     def factors(self, product: _Product, op: Op, negative: bool) -> tuple[list[Op], Value, Value]:
         """The factors where the sum is, with the sign of the product in the first."""
