@@ -67,8 +67,8 @@ class Spread:
     """Time a unit of work over the sizes of one kernel: the dearest against the cheapest, and at which sizes they are."""
 
     kernel: str
-    ours: float
-    beyond_launch: float  # the same without the time of an empty launch
+    alone: float
+    launched: float  # the same with the price of a launch
     theirs: float | None
     dearest: int
     cheapest: int
@@ -81,14 +81,14 @@ def spreads(found: list[Record]) -> Iterator[Spread]:
         sizes = [r for r in swept if r["kernel"] == kernel and r["first_cache"] <= r["bytes"] <= r["last_cache"]]
         if len(sizes) < 2:
             continue
-        cost = {r["size"]: r["ms"]["ours"] / r["units"] for r in sizes}
-        inner = [(r["ms"]["ours"] - r["launch_ms"]) / r["units"] for r in sizes]
+        cost = {r["size"]: r["alone_ms"] / r["units"] for r in sizes}
+        launched = [r["ms"]["ours"] / r["units"] for r in sizes]
         theirs = [r["ms"]["torch"] / r["units"] for r in sizes if "torch" in r["ms"]]
         low, high = min(cost, key=cost.__getitem__), max(cost, key=cost.__getitem__)
         yield Spread(
             kernel,
             cost[high] / cost[low],
-            max(inner) / min(inner),
+            max(launched) / min(launched),
             max(theirs) / min(theirs) if theirs else None,
             high,
             low,
@@ -132,7 +132,7 @@ def verdicts(found: list[Record]) -> Iterator[Verdict]:
             case {"kind": "launch", "name": name, "us": us, "limit": float(limit)}:
                 yield Verdict("warm launch", name, f"{us:.2f} us, goal {limit}", us / limit)
     for spread in spreads(found):
-        yield Verdict("time against size", spread.kernel, f"{spread.ours:.2f}, goal {FLAT}", spread.ours / FLAT)
+        yield Verdict("time against size", spread.kernel, f"{spread.alone:.2f}, goal {FLAT}", spread.alone / FLAT)
     product = product_rate(found)
     if product:
         yield Verdict("time against size", "matmul f32", f"{product[0]:.2f}, goal {PRODUCT}", PRODUCT / product[0])

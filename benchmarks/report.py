@@ -120,10 +120,10 @@ def sweep_lines(found: list[Record]) -> Iterator[str]:
     """Whether cost grows with work: for each kernel of a sweep, and for products."""
     for s in spreads(found):
         theirs = "" if s.theirs is None else f"; torch {s.theirs:.2f}"
-        word = "met" if s.ours <= FLAT else "missed"
+        word = "met" if s.alone <= FLAT else "missed"
         yield (
-            f"time an element, {s.kernel}: the dearest (size {s.dearest}) is {s.ours:.2f} times the cheapest "
-            f"(size {s.cheapest}), {s.beyond_launch:.2f} without the launch{theirs}; goal {FLAT}: {word}"
+            f"time an element, {s.kernel}: the dearest (size {s.dearest}) is {s.alone:.2f} times the cheapest "
+            f"(size {s.cheapest}), {s.launched:.2f} with the price of a launch{theirs}; goal {FLAT}: {word}"
         )
     product = product_rate(found)
     if product:

@@ -1,7 +1,9 @@
 """Time against size: memory-bound kernels from the first cache to beyond the last, products from small to large.
 
 An element should cost the same at every size that fills the first cache and fits the last (`goals.FLAT`), and a large
-product should run as fast as one of 512 (`goals.PRODUCT`).
+product should run as fast as one of 512 (`goals.PRODUCT`). A launch has its own price and its own goal, and what fills
+the first cache takes less than that; so the kernel is also timed without it, in launches that do the same work many
+times over.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from suite.row import Row
 
 Record = dict[str, Any]
 CEILING = 26  # 2^26 elements: three arrays of 256 MB
+ALONE = 1 << 20  # elements that a launch of the kernel alone goes through: hundreds of times its price
 
 
 FLAT: dict[str, Callable[[int], Row]] = {
@@ -62,19 +65,21 @@ def caches() -> tuple[int, int]:
 
 
 def sweep_rows(options: argparse.Namespace) -> Iterator[Record]:
-    """Ours and torch's own function at each size, and an empty launch; no autotuner, no torch.compile."""
+    """Ours and torch's own function at each size, and our kernel alone; no autotuner, no torch.compile."""
     first, last = caches()
-    nothing = elementwise.add(1, "1", 1.0).call()
     for kernel, size, units, unit, make in sizes(options.quick):
         if options.only and "sweep" not in options.only and not any(wanted in kernel for wanted in options.only):
             continue
         row = make()
         theirs = row.peers.get("torch") or (row.torch(lambda function: function) if row.torch else None)
-        calls = {"ours": row.call(), **({"torch": theirs} if theirs else {}), "launch": nothing}
+        calls = {"ours": row.call(), **({"torch": theirs} if theirs else {})}
+        times = max(1, int(ALONE // units)) if unit == "element" else 1
+        if times > 1:
+            calls["alone"] = row.call(times=times)
         timings = interleaved(calls, options.rounds, clock_for(options.threads[0]), enough=0.002)
-        launch = timings.pop("launch")
+        alone = timings.pop("alone", timings["ours"]).seconds / times
         yield {
             "kind": "sweep", "name": f"{kernel} {size}", "kernel": kernel, "size": size, "units": units, "unit": unit,
-            "ms": {name: t.seconds * 1e3 for name, t in timings.items()}, "launch_ms": launch.seconds * 1e3,
+            "ms": {name: t.seconds * 1e3 for name, t in timings.items()}, "alone_ms": alone * 1e3,
             "bytes": row.bytes, "bound": row.bound, "first_cache": first, "last_cache": last,
         }  # fmt: skip

@@ -61,10 +61,17 @@ class Launch:
     before: Call | None = None
     restore: tuple[str, ...] = ()
 
-    def bind(self, constants: Constants) -> Call:
-        """The launch with these constants; it returns the compiled kernel."""
+    def bind(self, constants: Constants, times: int = 1) -> Call:
+        """The launch with these constants; it returns the compiled kernel.
+
+        With `times` one launch does all of its work so often, one pass after the other, by the last axis of the grid, which
+        the kernel must not ask for.
+        """
         given = {**self.fixed, **constants}
-        launcher, arguments, before = self.kernel[self.grid(given)], self.arguments, self.before
+        grid = self.grid(given)
+        if times != 1:
+            grid = (*grid, *(1,) * (2 - len(grid)), times)
+        launcher, arguments, before = self.kernel[grid], self.arguments, self.before
         if before is None:
             return lambda: launcher(*arguments, **given)
 
@@ -137,10 +144,10 @@ class Row:
         """What a CPU waits for at this ratio of arithmetic and traffic."""
         return "arithmetic" if self.flops > 6 * self.bytes else "memory"
 
-    def call(self, chosen: Mapping[int, Constants] | None = None) -> Call:
+    def call(self, chosen: Mapping[int, Constants] | None = None, times: int = 1) -> Call:
         """All launches in turn, typical constants except where others are chosen; returns the compiled kernels."""
         chosen = chosen or {}
-        calls = [launch.bind(chosen.get(i, launch.typical)) for i, launch in enumerate(self.launches)]
+        calls = [launch.bind(chosen.get(i, launch.typical), times) for i, launch in enumerate(self.launches)]
         if len(calls) == 1:
             return calls[0]
         return lambda: tuple(call() for call in calls)

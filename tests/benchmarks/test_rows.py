@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 import cases
+import sweep
 
 pytestmark = pytest.mark.torch
 
@@ -25,6 +26,12 @@ def test_row_is_right(name: str) -> None:
     last = {i: launch.configs[-1] for i, launch in enumerate(row.launches) if launch.configs}
     if last:
         assert row.error(row.call(last), want) <= row.tolerance, "with other block sizes"
+
+
+@pytest.mark.parametrize("kernel", [*sweep.FLAT, *sweep.ROWS])
+def test_a_kernel_of_a_sweep_gives_the_same_when_one_launch_does_it_many_times(kernel: str) -> None:
+    row = {**sweep.FLAT, **sweep.ROWS}[kernel](5)
+    assert row.error(row.call(times=3), row.exact()) <= row.tolerance
 
 
 @pytest.mark.parametrize("name", MAKERS)
