@@ -81,11 +81,12 @@ class Nest:
         index: list[Ix],
         inits: Sequence[LValue],
         step: Carry,
-        start: int = 0,
+        start: int | LValue = 0,
+        stop: LValue | None = None,
     ) -> list[LValue]:
         """One loop over a dimension, element by element, with carried values."""
         extent = self.shape[dim]
-        if extent - start == 0:
+        if extent == start:
             return list(inits)
         if extent == 1:
             index[dim] = ZERO
@@ -96,7 +97,8 @@ class Nest:
                 index[dim] = Ix(i, (), level)
                 return step(carried)
 
-        return self.b.loop(self.b.integer(I64, start), self.b.integer(I64, extent), 1, inits, body)
+        low = start if isinstance(start, LValue) else self.b.integer(I64, start)
+        return self.b.loop(low, stop or self.b.integer(I64, extent), 1, inits, body)
 
     def lane_loop(
         self,

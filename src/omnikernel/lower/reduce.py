@@ -11,16 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from ..ir.tile import Op, Region, Value
+from ..ir.tile import Op, Region, Value, walk
 from ..ir.types import Pointer, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I64, LValue
-from .evaluate import Address, Evaluator, constant_lanes
+from .evaluate import Address, Buffer, Evaluator, constant_lanes
 from .function import FunctionLowering, statement
 from .index import Index, Ix
 from .lanes import ELEMENTWISE, Lanes, register_type
-from .memory import OPEN, store_lanes
+from .memory import OPEN, load_lanes, store_lanes
 from .nest import Nest, choose_lane_dim, shape_index
 
+# Rows that a reduction over an outer axis takes at once: walking further down in each chunk of columns would read more
+# places of memory side by side than the hardware fetches ahead.
+ROWS = 8
 _ALL = (1 << 64) - 1
 # op -> bits of its neutral element, by the kind of number: 'i' any integer of n bits, or the float's name.
 NEUTRAL_INTEGER: dict[str, Callable[[int], int]] = {
@@ -84,14 +87,36 @@ class Combiner:
         self.b = fl.b
         self.op = op
         self.types = [element_of(v.type) for v in op.operands]
+        self.mixes_masks = any(
+            inner.name in ("arith.andi", "arith.ori", "arith.xori") and element_of(inner.result.type) == Scalar("i1")
+            for inner in walk(op.regions[0])
+        )
 
     def __call__(self, left: Sequence[Lanes], right: Sequence[Lanes]) -> list[Lanes]:
         """combine(left, right), where left is what was accumulated."""
         region = self.op.regions[0]
         if len(region.blocks) != 1:
             raise self.fl.unsupported(self.op, "its region has more than one block")
+        lanes = max(v.lanes for v in [*left, *right])
+        part = self.fl.vector_bits // max(register_type(t).bits for t in self.types)
+        if self.mixes_masks and lanes > part:
+            return self.in_parts(left, right, lanes, part)
         values = dict(zip(region.block.args, [*left, *right], strict=True))
-        return self.run(region, values, max(v.lanes for v in [*left, *right]))
+        return self.run(region, values, lanes)
+
+    def in_parts(self, left: Sequence[Lanes], right: Sequence[Lanes], lanes: int, part: int) -> list[Lanes]:
+        """A register of lanes at a time: LLVM packs wider masks into bytes before it combines them."""
+        b = self.b
+        wide = [[v.wide(b) for v in values] for values in (left, right)]
+        made = []
+        for start in range(0, lanes, part):
+            taken = [[b.shuffle(v, None, range(start, start + part)) for v in values] for values in wide]
+            made.append(self.unwrap(self(*(self.wrap(values) for values in taken))))
+        while len(made) > 1:
+            size = made[0][0].lanes
+            pairs = zip(made[::2], made[1::2], strict=True)
+            made = [[b.shuffle(x, y, range(2 * size)) for x, y in zip(*pair, strict=True)] for pair in pairs]
+        return self.wrap(made[0])
 
     def run(self, region: Region, values: dict[Value, Lanes], lanes: int) -> list[Lanes]:
         """Run one block; a branch inside computes both sides and selects, since its ops are pure."""
@@ -178,8 +203,13 @@ class _Reduction:
             self.nest.for_each(self.others, self.index, self.along_lanes)
         else:
             dim = self.nest.lane_dim
-            order = [d for d in self.others if d != dim] + ([dim] if dim >= 0 else [])
-            self.nest.for_each(order, self.index, self.along_axis)
+            outer = [d for d in self.others if d != dim]
+            order = outer + ([dim] if dim >= 0 else [])
+            bits = neutral(self.op) if dim >= 0 and self.shape[dim] > self.nest.lanes else None
+            if bits is None or self.shape[self.axis] <= ROWS:
+                self.nest.for_each(order, self.index, self.along_axis)
+            else:
+                self.nest.for_each(outer, self.index, lambda: self.in_groups(dim, bits))
         steps = prod(self.shape) / max(1, self.nest.lanes)
         self.fl.cost += self.fl.trips * (2 + 0.06 * (self.b._next - before) * steps)
 
@@ -214,14 +244,48 @@ class _Reduction:
             carried = self.nest.scalar_loop(self.axis, self.index, carried, self.step, start=1)
         self.finish(self.combine.wrap(carried))
 
+    def in_groups(self, dim: int, bits: Sequence[int]) -> None:
+        """Some rows at a time for all chunks of columns; between, what was accumulated is in the results' buffers."""
+        b = self.b
+        begin = [constant_lanes(b, t, n).wide(b) for t, n in zip(self.combine.types, bits, strict=True)]
+
+        def columns(first: LValue) -> None:
+            def rows() -> None:
+                start = b.icmp("eq", first, b.integer(I64, 0))
+                inits = [
+                    b.select(start, b.splat(none, self.nest.lanes), so_far.wide(b))
+                    for none, so_far in zip(begin, self.so_far(), strict=True)
+                ]
+                stop = b.add(first, b.integer(I64, ROWS))
+                self.finish(
+                    self.combine.wrap(self.nest.scalar_loop(self.axis, self.index, inits, self.step, first, stop))
+                )
+
+            self.nest.for_each([dim], self.index, rows)
+
+        def group(first: LValue, _: list[LValue]) -> list[LValue]:
+            with self.ev.opened():
+                columns(first)
+            return []
+
+        b.loop(b.integer(I64, 0), b.integer(I64, self.shape[self.axis]), ROWS, [], group)
+
+    def place(self, buffer: Buffer) -> Address:
+        """Where the results at the index are kept."""
+        at = tuple(ix for d, ix in enumerate(self.index) if d != self.axis)
+        return Address(buffer.pointer, 0, self.ev.buffer_form(buffer, at))
+
+    def so_far(self) -> list[Lanes]:
+        """What the results' buffers hold at the index."""
+        buffers = [buffer for buffer in self.buffers if buffer]
+        return [load_lanes(self.ev, self.place(buffer), buffer.element, OPEN, None)[0] for buffer in buffers]
+
     def finish(self, values: Sequence[Lanes]) -> None:
         for result, buffer, value in zip(self.op.results, self.buffers, values, strict=True):
             if buffer is None:
                 self.fl.bind(result, Lanes(value.type, value.raw(self.b)))
                 continue
-            at = tuple(ix for d, ix in enumerate(self.index) if d != self.axis)
-            address = Address(buffer.pointer, 0, self.ev.buffer_form(buffer, at))
-            store_lanes(self.ev, address, (value, self.ev.level), OPEN, buffer.memory)
+            store_lanes(self.ev, self.place(buffer), (value, self.ev.level), OPEN, buffer.memory)
 
 
 @statement("tt.reduce")

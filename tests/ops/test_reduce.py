@@ -1,0 +1,57 @@
+"""Reductions of tiles: over the outer axis in groups of rows, and with masks inside the region."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+import triton
+import triton.language as tl
+from tile_run import random, run
+
+
+@triton.jit
+def over_rows(x, y, rows, cols, R: tl.constexpr, C: tl.constexpr, KIND: tl.constexpr):
+    r, c = tl.arange(0, R)[:, None], tl.arange(0, C)[None, :]
+    a = tl.load(x + r * C + c, mask=(r < rows) & (c < cols), other=0)
+    if KIND == "sum":
+        made = tl.sum(a, 0)
+    elif KIND == "max":
+        made = tl.max(a, 0)
+    elif KIND == "xor":
+        made = tl.xor_sum(a, 0)
+    else:
+        made = tl.argmin(a, 0)
+    tl.store(y + tl.arange(0, C), made.to(y.dtype.element_ty))
+
+
+@pytest.mark.parametrize("kind", ["sum", "max", "xor", "argmin"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int8", "int32", "int64"])
+@pytest.mark.parametrize(("rows", "cols"), [(32, 128), (13, 77), (8, 33)])
+def test_over_rows(kind: str, dtype: str, rows: int, cols: int) -> None:
+    if kind == "xor" and "float" in dtype:
+        pytest.skip("xor of floats")
+    x = random(np.random.default_rng(rows), dtype, (32, 128))
+    if "float" in dtype:
+        x[5, 7], x[3, 9], x[:, 11] = np.nan, -np.inf, -0.0
+    run(over_rows, x, np.zeros(128, x.dtype), rows, cols, R=32, C=128, KIND=kind)
+
+
+@triton.jit
+def along(x, y, cols, R: tl.constexpr, C: tl.constexpr):
+    c = tl.arange(0, C)
+    a = tl.load(x + tl.program_id(0) * C + c, mask=c < cols, other=float("-inf"))
+    best, at = tl.max(a, 0, return_indices=True)
+    last = tl.argmin(a, 0, tie_break_left=False)
+    tl.store(y + tl.program_id(0) * 4, best)
+    tl.store(y + tl.program_id(0) * 4 + 1, at)
+    tl.store(y + tl.program_id(0) * 4 + 2, last)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("cols", [5, 32, 100, 256])
+def test_positions_of_extremes(dtype: str, cols: int) -> None:
+    x = np.random.default_rng(cols).integers(-3, 3, (6, 256)).astype(dtype)
+    x[2], x[3, 40], x[4, :] = -np.inf, np.nan, np.nan
+    run(along, x, np.zeros((6, 4), np.float64), cols, grid=(6, 1, 1), R=1, C=256)
