@@ -95,6 +95,46 @@ def test_batches_in_a_loop() -> None:
     np.testing.assert_allclose(o, wide(x) @ wide(y), rtol=1e-4, atol=1e-4)
 
 
+# --- how the right operand comes -------------------------------------------------------------------------------------
+
+
+@triton.jit
+def loaded(x, y, bias, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, HOW: tl.constexpr):
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(x + rows[:, None] * K + inner[None, :])
+    if HOW == "rows":
+        c = tl.load(y + inner[:, None] * N + columns[None, :])
+    elif HOW == "turned":  # consecutive along K in memory
+        c = tl.trans(tl.load(y + columns[:, None] * K + inner[None, :]))
+    elif HOW == "reshaped":
+        c = tl.reshape(tl.load(y + tl.arange(0, N * K)), (K, N))
+    else:  # consecutive along K, with more ops than a tile that is turned may have
+        c = tl.load(y + columns[None, :] * K + inner[:, None]).to(tl.float32)
+        c = (tl.abs(c) * 2 - tl.load(bias + inner)[:, None] * tl.load(bias + inner)[:, None]) * 3
+        c = (tl.maximum(c, -2.0) + 1.5).to(y.dtype.element_ty)
+    tl.store(o + rows[:, None] * N + columns[None, :], tl.dot(a, c, input_precision="ieee"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int8"])
+@pytest.mark.parametrize("how", ["rows", "turned", "reshaped", "computed"])
+@pytest.mark.parametrize("extents", [(16, 32, 16), (32, 64, 32), (4, 128, 16)], ids=str)
+def test_right_operands(dtype: str, how: str, extents: tuple[int, int, int]) -> None:
+    m, n, k = extents
+    if how == "computed" and dtype in ("int8", "float64"):
+        pytest.skip("computed in f32")
+    rng = np.random.default_rng(8)
+    x, y, bias = random(rng, dtype, (m, k)), random(rng, dtype, (k, n)), random(rng, "float32", (k,))
+    right = y
+    given = np.ascontiguousarray(y.T) if how in ("turned", "computed") else y
+    if how == "computed":
+        wanted = (np.maximum((np.abs(wide(y)) * 2 - (wide(bias) ** 2)[:, None]) * 3, -2) + 1.5).astype(np.float32)
+        right = wanted.astype(y.dtype)
+    o = np.zeros((m, n), np.int32 if dtype == "int8" else np.float64 if dtype == "float64" else np.float32)
+    *_, got = run(loaded, x, given, bias, o, M=m, N=n, K=k, HOW=how)
+    tolerance = 2e-2 if dtype == "bfloat16" and how == "computed" else 1e-5
+    np.testing.assert_allclose(wide(got), wide(x) @ wide(right), rtol=tolerance, atol=50 * tolerance)
+
+
 # --- micro-scaled --------------------------------------------------------------------------------------------------
 
 FOUR_BITS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])

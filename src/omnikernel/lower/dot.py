@@ -1,14 +1,15 @@
 """Matrix products: operands packed as tiles of the accumulator's type, a register-blocked loop over them.
 
-The left operand lies row-major (M, K), the right one (K, N), the accumulator (M, N), all in the arena. A block of rows by
-a few vectors of columns is kept in registers while k runs, so each element of the result is a chain of fused
-multiply-adds in the order of k, on every machine the same.
+The left operand lies row-major (M, K), the accumulator (M, N), all in the arena. A block of rows by a few vectors of
+columns is kept in registers while k runs, so each element of the result is a chain of fused multiply-adds in the order
+of k, on every machine the same. The right operand (K, N) lies in panels as wide as a block, since what a block reads
+must not fall on the same few sets of the cache, as rows a power of two apart do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.tile import Constant, Op, Value
 from ..ir.types import F32, F64, Scalar, Tensor, element_of, shape_of
@@ -27,6 +28,11 @@ class Blocking:
     lanes: int
     vectors: int
     unroll: int
+
+    @property
+    def width(self) -> int:
+        """Columns of the block."""
+        return self.lanes * self.vectors
 
 
 def blocking(m: int, n: int, k: int, bits: int, vector_bits: int) -> Blocking:
@@ -53,7 +59,9 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
     narrow = op.result.type.element != total
     bytes_ = takes(fl, op)
     following = expected(fl, op)
-    left, right = (None, None) if bytes_ else (packed(fl, v, total) for v in op.operands[:2])
+    left = right = None
+    if not bytes_:
+        left, right = packed(fl, op.operands[0], total), packed(fl, op.operands[1], total, panel(fl, op, total))
     shape = shape_of(op.result.type)
     target = fl.in_place.get(op)
     if target is None or narrow:
@@ -95,22 +103,29 @@ def is_zero(fl: FunctionLowering, value: Value) -> bool:
     return constant.is_splat and constant.elements[0] == 0
 
 
-def packed(fl: FunctionLowering, value: Value, total: Scalar) -> Buffer:
-    """An operand as a row-major tile in the accumulator's type."""
+def panel(fl: FunctionLowering, op: Op, total: Scalar) -> int:
+    """How many columns of the right operand stand together, where it is packed; 0 for all."""
+    (m, k), n = shape_of(op.operands[0].type)[-2:], shape_of(op.result.type)[-1]
+    width = blocking(m, n, k, total.bits, fl.vector_bits).width
+    return width if width < n else 0
+
+
+def packed(fl: FunctionLowering, value: Value, total: Scalar, panel: int = 0) -> Buffer:
+    """An operand in the accumulator's type: row-major, or in panels of columns where it is packed here."""
     element = element_of(value.type)
     fl.settle([value], shape_of(value.type), keep=False)
     binding = fl.bindings.get(value)
     if isinstance(binding, Buffer) and (binding.wide or element == total):
         return binding
     assert isinstance(value.type, Tensor) and isinstance(element, Scalar)
-    if element == total:
-        return fl.materialise(value)
-    if element.is_float and total == F32:
-        return fl.materialise(value, fl.buffer(value.type.shape, element, wide=True))
-    return widened(fl, value, element, total)
+    if element != total and not (element.is_float and total == F32):
+        value, element = widened(fl, value, element, total), total
+    assert isinstance(value.type, Tensor)
+    room = fl.buffer(value.type.shape, element, wide=element != total)
+    return fl.materialise(value, replace(room, panel=panel))
 
 
-def widened(fl: FunctionLowering, value: Value, element: Scalar, total: Scalar) -> Buffer:
+def widened(fl: FunctionLowering, value: Value, element: Scalar, total: Scalar) -> Value:
     """An operand converted by a cast op of its own: integers to the accumulator's width."""
     assert isinstance(value.type, Tensor)
     name = (
@@ -122,7 +137,7 @@ def widened(fl: FunctionLowering, value: Value, element: Scalar, total: Scalar) 
     )
     cast = Op(name, (value,), (Value(f"{value.name}.wide", value.type.with_element(total)),))
     fl.definitions[cast.result] = cast
-    return fl.materialise(cast.result)
+    return cast.result
 
 
 def round_result(fl: FunctionLowering, op: Op, sums: Buffer) -> Buffer:
@@ -142,7 +157,7 @@ def multiply_each(fl: FunctionLowering, left: Buffer, right: Buffer, target: Buf
     def one(number: LValue, _: list[LValue]) -> list[LValue]:
         def matrix(batch: Buffer) -> Buffer:
             start = b.gep(batch.memory.scalar, batch.pointer, b.mul(number, b.integer(I64, batch.strides[0])))
-            return Buffer(start, batch.shape[1:], batch.element, batch.wide)
+            return replace(batch, pointer=start, shape=batch.shape[1:])
 
         multiply(fl, matrix(left), matrix(right), matrix(target), total, zero)
         return []
@@ -168,7 +183,7 @@ def multiply(
     block = blocking(m, n, k, total.bits, fl.vector_bits)
     vector = LType(scalar, block.lanes)
     align = total.bytes
-    width = block.lanes * block.vectors
+    width, panel = block.width, right.panel or n
 
     def row(buffer: Buffer, columns: int, i: LValue, j: LValue) -> LValue:
         at = b.add(b.mul(i, b.integer(I64, columns)), j)
@@ -188,13 +203,14 @@ def multiply(
         else:
             sums = [b.load(vector, shifted(c, r * n + v * block.lanes), align) for r, v in cells]
         first = row(left, k, i, b.integer(I64, 0))
+        top = b.gep(scalar, right.pointer, b.mul(j, b.integer(I64, k)) if right.panel else j)
         fetch(b, following, (i, block.rows, m), (j, width, n))
 
         def steps(kk: LValue, carried: list[LValue]) -> list[LValue]:
             x = b.gep(scalar, first, kk)
-            y = row(right, n, kk, j)
+            y = b.gep(scalar, top, b.mul(kk, b.integer(I64, panel)))
             for u in range(block.unroll):
-                columns = [b.load(vector, shifted(y, u * n + v * block.lanes), align) for v in range(block.vectors)]
+                columns = [b.load(vector, shifted(y, u * panel + v * block.lanes), align) for v in range(block.vectors)]
                 following = []
                 for r in range(block.rows):
                     one = b.splat(b.load(LType(scalar), shifted(x, r * k + u), align), block.lanes)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.tile import Constant, Op, Value
 from ..ir.types import Pointer, Scalar, element_of
 from ..llvm.emit import I1, I64, Builder, LType, LValue, Section
-from .index import SHAPE_OPS, Index, operand_index, operand_indices, source_index
+from .index import SHAPE_OPS, Index, operand_index, operand_indices, reshape_index, source_index
 from .lanes import ELEMENTWISE, Lanes, is_narrow, register_type
 from .linear import Linear, add
 
@@ -32,18 +32,25 @@ SUMS = frozenset(("arith.addi", "arith.subi", "arith.muli", "arith.extsi"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
-    """A tile in the arena: row-major, elements as in memory (narrow floats as f32 where `wide`)."""
+    """A tile in the arena: row-major, elements as in memory (narrow floats as f32 where `wide`).
+
+    With a `panel` the tile is cut into panels of so many columns, each of which is row-major and follows the one before.
+    """
 
     pointer: LValue
     shape: tuple[int, ...]
     element: Scalar | Pointer
     wide: bool = False
+    panel: int = 0
 
     @property
     def strides(self) -> tuple[int, ...]:
+        """Distances of neighbours, in elements; along the columns within a panel."""
         strides = [1] * len(self.shape)
         for d in range(len(self.shape) - 2, -1, -1):
             strides[d] = strides[d + 1] * self.shape[d + 1]
+        if self.panel:
+            strides[-2] = self.panel
         return tuple(strides)
 
     @property
@@ -412,7 +419,13 @@ class Evaluator:
     def buffer_form(self, buffer: Buffer, index: Index) -> Linear:
         """The offset of an element of a buffer."""
         form = Linear()
-        for ix, stride, extent in zip(index, buffer.strides, buffer.shape, strict=True):
+        strides, shape = buffer.strides, buffer.shape
+        if buffer.panel:
+            rows, columns = shape[-2:]
+            parts = (columns // buffer.panel, buffer.panel)
+            index = (*index[:-1], *reshape_index(index[-1:], (columns,), parts, self.bits, self.sum))
+            strides, shape = (*strides[:-1], rows * buffer.panel, 1), (*shape[:-1], *parts)
+        for ix, stride, extent in zip(index, strides, shape, strict=True):
             if extent == 1:
                 continue
             terms = () if ix.base.text == "0" else ((ix.level, ix.base),)

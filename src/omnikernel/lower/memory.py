@@ -13,6 +13,7 @@ from .lanes import Lanes
 
 Mask = tuple[LValue | None, int]  # None where it holds; the level it is known at
 OPEN: Mask = (None, 0)
+SHORTEST_RUN = 8  # lanes side by side that are stored as a vector of their own
 
 
 def from_memory(ev: Evaluator, value: LValue, element: Scalar | Pointer, wide: bool) -> Lanes:
@@ -132,6 +133,13 @@ def _store_near(ev: Evaluator, value: LValue, pointer: LValue, pattern: tuple[in
             b.masked_store(moved, at, value.type.bits // 8, mask)
 
 
+def _run(pattern: tuple[int, ...]) -> int:
+    """How many lanes lie side by side in each of the equal runs that a pattern consists of."""
+    run = next((i for i in range(1, len(pattern)) if pattern[i] != pattern[0] + i), len(pattern))
+    whole = run and len(pattern) % run == 0 and all(p == pattern[i - i % run] + i % run for i, p in enumerate(pattern))
+    return run if whole else 0
+
+
 def _lanes(address: Address, on: LValue | None) -> int:
     if address.vector:
         return address.vector[0].lanes
@@ -181,6 +189,13 @@ def store_lanes(
             b.store(stored, pointer, align)
         else:
             b.masked_store(stored, pointer, align, on)
+        return
+    run = _run(address.linear.pattern) if on is None and address.vector is None and address.linear.scale is None else 0
+    if run >= SHORTEST_RUN:
+        pointer, _ = ev.scalar_pointer(address, memory.scalar)
+        for first in range(0, lanes, run):
+            at = b.gep(memory.scalar, pointer, b.integer(I64, address.linear.pattern[first]))
+            b.store(b.shuffle(stored, None, range(first, first + run)), at, align)
         return
     if on is None and is_near(address) and len(set(address.linear.pattern)) == lanes:
         pointer, _ = ev.scalar_pointer(address, memory.scalar)
