@@ -169,6 +169,7 @@ class Builder:
         *,
         unsigned: bool = False,
         name: str = "",
+        settled: Callable[[LValue, list[LValue], list[LValue]], LValue] | None = None,
     ) -> list[LValue]:
         """`for i in range(low, high, step)` with loop-carried values, tested at the top.
 
@@ -178,6 +179,7 @@ class Builder:
             inits: initial values of what the loop carries.
             body: called once with the index and the carried values; returns their next values.
             name: the index's name (unique in the function), for callers that must know it beforehand.
+            settled: from the index and what was carried before and after a trip, whether to leave with the former.
 
         Returns:
             The carried values after the loop.
@@ -196,8 +198,12 @@ class Builder:
         assert [a.type for a in after] == [v.type for v in inits], (after, inits)
         step_value = step if isinstance(step, LValue) else self.integer(low.type, step)
         following = self.add(index, step_value)
+        leave = settled(index, carried, after) if settled else None
         latch = self.block
-        self.jump(head)
+        if leave:
+            self.jump_if(leave, done, head)
+        else:
+            self.jump(head)
         for at, phi, first, last in zip(phis, [index, *carried], [low, *inits], [following, *after], strict=True):
             self.fill(at, f"{phi.text} = phi {phi.type} [ {first.text}, %{before} ], [ {last.text}, %{latch} ]")
         self.label(done)

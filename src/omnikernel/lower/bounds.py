@@ -90,7 +90,7 @@ def known_chunks(ev: Evaluator, walked: Walked, lane: Ix, extent: int, lanes: in
     low = _Folded(ev, "smax", none)
     high = _Folded(ev, "smin", b.integer(I64, extent))
     for term in walked.bounds:
-        (low if term.lower else high).limits.append(_limit(ev, term, lane, extent))
+        (low if term.lower else high).limits.append(limit(ev, term, lane, extent, extent if term.lower else 0))
     for mask, at in walked.uniform_masks:
         on, level = ev.evaluate(mask, replaced(at, lane, ZERO))
         high.conditions.append((on.raw(b), level))
@@ -136,8 +136,11 @@ class _Folded:
         return total, level
 
 
-def _limit(ev: Evaluator, term: Bound, lane: Ix, extent: int) -> _At:
-    """The lane up to which (for a lower bound: from which) a comparison holds; may lie outside the extent."""
+def limit(ev: Evaluator, term: Bound, lane: Ix, extent: int, unknown: int) -> _At:
+    """The lane up to which (for a lower bound: from which) a comparison holds; may lie outside the extent.
+
+    Where integers may wrap on the way, it is `unknown`.
+    """
     b = ev.b
     x, x_level = ev.evaluate(term.left, replaced(term.left_index, lane, ZERO))
     y, y_level = ev.evaluate(term.right, replaced(term.right_index, lane, ZERO))
@@ -147,9 +150,9 @@ def _limit(ev: Evaluator, term: Bound, lane: Ix, extent: int) -> _At:
     with ev.at(level):
         bits = x.raw(b).type.bits
         left, right = b.integer_cast(x.raw(b), "i64", signed=signed), b.integer_cast(y.raw(b), "i64", signed=signed)
-        limit = b.sub(right, left)
+        found = b.sub(right, left)
         if term.predicate.endswith(("le", "gt")):
-            limit = b.add(limit, b.integer(I64, 1))
+            found = b.add(found, b.integer(I64, 1))
         fits = _fit(b, narrow, extent)
         if bits == 64:  # differences of 64-bit integers may wrap: only small ones are taken
             below = 1 << 62 if signed else 0
@@ -159,7 +162,7 @@ def _limit(ev: Evaluator, term: Bound, lane: Ix, extent: int) -> _At:
         else:
             top = (1 << (bits - 1 if signed else bits)) - extent
             fits = b.and_(fits, b.icmp("sle", left, b.integer(I64, top)))
-        return b.select(fits, limit, b.integer(I64, extent if term.lower else 0)), level
+        return b.select(fits, found, b.integer(I64, unknown)), level
 
 
 def _narrow_sums(ev: Evaluator, value: Value, at: Index, lane: Ix) -> list[_At]:
@@ -215,7 +218,7 @@ def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix, 
     """
     found = Walked()
     seen: set[Root] = set()
-    probe = _Probe(lane, Ix(ZERO.base, (0, *(1 << i for i in range(extent.bit_length() - 1))), lane.level))
+    probe = Probe.along(lane, extent)
     for mask, at in masks:
         _walk_mask(ev, mask, at, probe, found)
 
@@ -263,7 +266,7 @@ _MIRRORED = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Probe:
+class Probe:
     """Asks how a tile changes along the whole lane dimension, of which a chunk of lanes is but a part.
 
     Indices reach a tile by shape ops, which only move the bits of the lane number, and by linear arithmetic: what holds
@@ -272,6 +275,10 @@ class _Probe:
 
     lane: Ix
     all: Ix
+
+    @staticmethod
+    def along(lane: Ix, extent: int) -> Probe:
+        return Probe(lane, Ix(ZERO.base, (0, *(1 << i for i in range(extent.bit_length() - 1))), lane.level))
 
     def everywhere(self, index: Index) -> Index:
         return replaced(index, self.lane, self.all)
@@ -288,7 +295,7 @@ class _Probe:
         return all(ix == self.lane or (ix.uniform and not ix.base.text.startswith("(")) for ix in index)
 
 
-def _walk_mask(ev: Evaluator, mask: Value, at: Index, probe: _Probe, found: Walked) -> None:
+def _walk_mask(ev: Evaluator, mask: Value, at: Index, probe: Probe, found: Walked) -> None:
     """Take a mask apart into what can be known beforehand."""
     if (mask, at) in found.masks:
         return

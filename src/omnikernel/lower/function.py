@@ -225,6 +225,7 @@ class FunctionLowering:
         masks: Sequence[Value] = (),
         scalar: bool = False,
         repeatable: bool = False,
+        masked: bool = False,
     ) -> None:
         """Run a step for every chunk of lanes of a shape.
 
@@ -236,6 +237,7 @@ class FunctionLowering:
             masks: the masks of its stores.
             scalar: element by element, without lanes.
             repeatable: a step may run twice.
+            masked: a step does nothing where all of the masks are off.
         """
         ev = Evaluator(self)
         cube = tuple(shape)
@@ -255,7 +257,8 @@ class FunctionLowering:
 
         everything = [*values, *stores, *masks]
         dim = -1 if scalar else 0 if flat else choose_lane_dim(ev, shape, at(everything), at(stores))
-        nest = Nest(ev, shape, dim, at(everything), at(masks), at(stores[:1]) if repeatable and not flat else None)
+        aligned = at(stores[:1]) if repeatable and not flat else None
+        nest = Nest(ev, shape, dim, at(everything), at(masks), aligned, masked=masked)
         if flat:
             nest.lanes = min(shape[dim], max(nest.lanes, block_lanes(self, everything)))
         index = shape_index(shape)
@@ -466,7 +469,9 @@ def lower_stores(fl: FunctionLowering, ops: Sequence[Op]) -> None:
     values = [*(op.operands[1] for op in ops), *(v for v, _ in kept)]
     masks = [mask for op in ops for mask in op.operands[2:]]
     repeatable = all(op in fl.schedule.repeatable for op in ops)
-    fl.nest(shape, values, step, stores=[op.operands[0] for op in ops], masks=masks, repeatable=repeatable)
+    masked = not kept and len(masks) == len(ops)
+    pointers = [op.operands[0] for op in ops]
+    fl.nest(shape, values, step, stores=pointers, masks=masks, repeatable=repeatable, masked=masked)
     for value in turned:  # the buffer is these stores': what comes later may not be reached through here
         fl.bindings.pop(value, None)
     fl.finish(kept)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 from ..llvm.emit import I64, LType, LValue
+from .beyond import Beyond, unchanged
 from .bounds import Root, known_chunks, lane_pattern, replaced, walk
 from .evaluate import Buffer, Evaluator, pointee_memory
 from .index import ZERO, Index, Ix, operand_index
@@ -37,6 +38,9 @@ class Nest:
         roots: Callable[[Index], Iterable[Root]],
         masks: Callable[[Index], Iterable[Root]],
         aligned: Callable[[Index], Iterable[Root]] | None = None,
+        *,
+        masked: bool = False,
+        repeat: Callable[[LValue], None] | None = None,
     ) -> None:
         """
         Args:
@@ -46,6 +50,8 @@ class Nest:
             masks: the masks of the step's own stores, at an index.
             aligned: the pointer of a store whose chunks should begin at a cache line, at an index; then a step may run
                 twice for some lanes, and carries nothing.
+            masked: a step does nothing where all `masks` are off.
+            repeat: what else a chunk does than to change what is carried, done for all chunks after one, in its place.
         """
         self.ev = ev
         self.b = ev.b
@@ -55,6 +61,8 @@ class Nest:
         self.roots = roots
         self.masks = masks
         self.aligned = aligned
+        self.masked = masked
+        self.repeat = repeat
 
     # --- loops -----------------------------------------------------------------------------------------------------------
 
@@ -158,8 +166,34 @@ class Nest:
         middle = b.intrinsic("smax", I64, known.high, start) if known else stop
         carried = self._chunks(start, middle, carried, lambda i, c: chunk(Ix(i, pattern, 0), c, True, step), skipped)
         if known:
-            carried = b.loop(middle, stop, self.lanes, carried, lambda i, c: chunk(Ix(i, pattern, 0), c, False, step))
+            beyond = Beyond(self.ev, walked, full, extent)
+            settled = None
+            if carried and beyond.alike(self.roots(at)):
+                settled = self._settled(beyond.start())
+            elif self.masked and beyond.bounds and all(beyond.off(*mask) for mask in self.masks(at)):
+                stop = beyond.start()
+            carried = b.loop(
+                middle,
+                stop,
+                self.lanes,
+                carried,
+                lambda i, c: chunk(Ix(i, pattern, 0), c, False, step),
+                settled=settled,
+            )
         return carried
+
+    def _settled(self, beyond: LValue) -> Callable[[LValue, list[LValue], list[LValue]], LValue]:
+        """Whether a chunk lies beyond the bounds and has changed nothing: then no later one will."""
+
+        def leave(i: LValue, before: list[LValue], after: list[LValue]) -> LValue:
+            b = self.b
+            done = b.and_(b.icmp("sge", i, beyond), unchanged(b, before, after))
+            if self.repeat:
+                repeat = self.repeat
+                b.when(done, lambda: repeat(i))
+            return done
+
+        return leave
 
     # --- alignment -------------------------------------------------------------------------------------------------------
 

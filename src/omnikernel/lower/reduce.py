@@ -191,7 +191,8 @@ class _Reduction:
         dim = self.axis
         if not self.innermost:
             dim = choose_lane_dim(self.ev, self.shape, self.roots, lambda _: [], self.others)
-        self.nest = Nest(self.ev, self.shape, dim, self.roots, lambda _: [])
+        repeat = self.keep_again if self.kept else None
+        self.nest = Nest(self.ev, self.shape, dim, self.roots, lambda _: [], repeat=repeat)
         self.index = shape_index(self.shape)
 
     def roots(self, index: Index) -> list[tuple[Value, Index]]:
@@ -223,6 +224,29 @@ class _Reduction:
     def step(self, carried: list[LValue]) -> list[LValue]:
         wrap = self.combine.wrap
         return self.combine.unwrap(self.combine(wrap(carried), wrap(self.element())))
+
+    def keep_again(self, chunk: LValue) -> None:
+        """Store what one chunk has kept for all that follow, too."""
+        b, ev, nest = self.b, self.ev, self.nest
+
+        def address(buffer: Buffer, base: LValue) -> Address:
+            lane = Ix(base, tuple(range(nest.lanes)), ev.level, b._next)
+            at = tuple(lane if d == nest.lane_dim else ix for d, ix in enumerate(self.index))
+            return Address(buffer.pointer, 0, ev.buffer_form(buffer, at))
+
+        def copy(i: LValue, _: list[LValue]) -> list[LValue]:
+            with ev.opened():
+                for buffer, lanes in kept:
+                    store_lanes(ev, address(buffer, i), lanes, OPEN, buffer.memory, wide=buffer.wide)
+            return []
+
+        with ev.opened():
+            kept = [
+                (buffer, load_lanes(ev, address(buffer, chunk), buffer.element, OPEN, None, wide=buffer.wide))
+                for _, buffer in self.kept
+            ]
+            following = b.add(chunk, b.integer(I64, nest.lanes))
+            b.loop(following, b.integer(I64, nest.shape[nest.lane_dim]), nest.lanes, [], copy)
 
     def along_lanes(self) -> None:
         """Chunks of lanes into one vector, then its halves into each other."""
