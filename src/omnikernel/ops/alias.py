@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import Array, DType
-from .launches import AliasError, call, results_of
+from .launches import AliasError, Checker, MutationError, call, results_of
 from .numpy import NumpyArray, Plan
 from .schema import Param, Schema
 
@@ -25,14 +25,16 @@ def check(function: Callable[..., Any], schema: Schema) -> None:
 
     Raises:
         AliasError: a result is a parameter, or a view of one.
+        MutationError: it calls an operator that writes a parameter which is not declared as mutated.
     """
+    checker = Checker(schema)
     for rank in _RANKS:
         values = [_stand_in(param, index, rank) for index, param in enumerate(schema.params)]
         args = [v for v, p in zip(values, schema.params, strict=True) if not p.keyword_only]
         kwargs = {p.name: v for v, p in zip(values, schema.params, strict=True) if p.keyword_only}
         try:
-            results = results_of(schema, call(function, Plan(), args, kwargs))
-        except AliasError:
+            results = results_of(schema, call(function, Plan(checker), args, kwargs))
+        except (AliasError, MutationError):
             raise
         except Exception:  # undecided: other dimensions, or the first call, which says what is wrong
             continue

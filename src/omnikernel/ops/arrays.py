@@ -62,7 +62,7 @@ class Array:
     """An array inside the function of an operator.
 
     `value` is the library's own array. `source` is the number of the parameter whose memory this is (or is a view of),
-    -1 for memory that the function allocated.
+    -1 for memory that the function allocated, -2 for a view of that.
     """
 
     __slots__ = ("source", "value")
@@ -119,7 +119,18 @@ class Array:
     def reshape(self, *shape: Any) -> Array:
         """The same elements in another shape; memory of a parameter stays memory of that parameter."""
         extents = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        return type(self)(self.value.reshape(extents), self.source)
+        return type(self)(self.value.reshape(extents), view_of(self.source))
+
+    def shares(self, other: Array) -> bool:
+        """Whether two arrays of one library have memory in common."""
+        if isinstance(self.value, np.ndarray):
+            return bool(np.shares_memory(self.value, other.value))
+        storage = getattr(self.value, "untyped_storage", None)
+        return storage is not None and bool(storage()._cdata == other.value.untyped_storage()._cdata)
+
+    def seen_as(self, source: int) -> Array:
+        """The same memory as the parameter of another number, of an operator that is called inside."""
+        return type(self)(self.value, source)
 
     def __len__(self) -> int:
         return int(self.shape[0])
@@ -132,6 +143,11 @@ class Array:
 
     def __repr__(self) -> str:
         return f"Array({list(self.shape)}, {self.dtype}, {type(self.value).__name__})"
+
+
+def view_of(source: int) -> int:
+    """The source of a view of an array."""
+    return source if source >= 0 else -2
 
 
 class State(threading.local):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..errors import ArgumentTypeError
-from . import after_import, alias, launches
-from .arrays import Array, DType, state
+from . import after_import, alias, launches, nested
+from .arrays import Array, DType
 from .launches import Checker, EagerRun, MutationError
 from .schema import Param, Schema, SchemaError, read_schema
 from .sharding import Dimensions, read_dimensions
@@ -72,6 +72,10 @@ class Operator:
         if handler is None:
             handler = self._find(args, kwargs)
         return handler(args, kwargs)
+
+    def __reduce__(self) -> str:
+        """Pickled and copied like the function: by name, so that modules which hold an operator can be."""
+        return str(self.__qualname__)  # type: ignore[attr-defined]
 
     # ---- what a user adds ----
 
@@ -184,7 +188,7 @@ class Operator:
         """Call on bound arguments, by the binding of their arrays' library."""
         library = self.mixed(bound)
         if library == "array":
-            return self._nested(bound)
+            return nested.run_inside(self, bound)
         module = importlib.import_module(f"{__package__}.{library}")
         self._bind(library)
         return module.run_on(self, bound, out)
@@ -196,6 +200,19 @@ class Operator:
             ArgumentTypeError: of another kind than declared.
         """
         return convert(self.name, param, value)
+
+    def items(self, param: Param, value: Any) -> Sequence[Any]:
+        """The arrays of a list of arrays.
+
+        Raises:
+            ArgumentTypeError: it is no list.
+        """
+        if not isinstance(value, (tuple, list)):
+            got = repr(value) if value is None else f"a {type(value).__qualname__}"
+            raise ArgumentTypeError(
+                f"operator {self.name}, argument {param.name!r}: expected a list of arrays, got {got}"
+            )
+        return value
 
     def check_wrote(self, run: EagerRun) -> None:
         """After the first call with launches: everything declared as mutated was written by some kernel.
@@ -213,30 +230,15 @@ class Operator:
             )
         self._checked_writes = True
 
-    def _nested(self, bound: Sequence[Any]) -> Any:
-        """A call from inside the function of another operator."""
-        make = type(
-            next(a for v in bound for a in (v if isinstance(v, (tuple, list)) else (v,)) if isinstance(a, Array))
-        )
-        run, state.run = state.run, None
-        try:
-            inner = [
-                [launches.plain(a) for a in v] if isinstance(v, (tuple, list)) else launches.plain(v) for v in bound
-            ]
-            found = self.dispatch(inner)
-        finally:
-            state.run = run
-        if isinstance(found, tuple):
-            return tuple(make(item) for item in found)
-        return found if found is None else make(found)
-
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handler:
         """The handler of a call whose first argument is of a type not seen yet."""
+        if self._torch_binding is not None and self._torch_binding.tracing():
+            return self._bindings["torch"]  # what Dynamo traces is a tensor or becomes one
         names = {param.name for param in self.schema.params}
         bound = self.schema.bind(args, {k: v for k, v in kwargs.items() if k != "out" or "out" in names})
         library = self.mixed(bound)
         if library == "array":
-            return lambda a, k: self._nested(self.schema.bind(a, k))
+            return lambda a, k: nested.run_inside(self, self.schema.bind(a, k))
         handler = self._bind(library)
         if args and library_of(args[0]) == library:
             self._handlers[type(args[0])] = handler
@@ -310,7 +312,12 @@ def convert(name: str, param: Param, value: Any) -> Any:
     if value is None and (kind.optional or param.default is None):
         return None
     if kind.base == "dtype":
-        return DType(value)
+        try:
+            return DType(value)
+        except TypeError:
+            raise ArgumentTypeError(
+                f"operator {name}, argument {param.name!r}: expected a dtype or its name, got {value!r}"
+            ) from None
     if kind.many:
         if not isinstance(value, (tuple, list)):
             raise ArgumentTypeError(
@@ -332,7 +339,10 @@ def _number(name: str, param: Param, given: Any) -> Any:
         described = (
             repr(value) if isinstance(value, (bool, int, float, str, type(None))) else f"a {type(value).__qualname__}"
         )
-        raise ArgumentTypeError(f"operator {name}, argument {param.name!r}: expected {base}, got {described}")
+        advice = ""
+        if library_of_type(given.__class__) == "jax":
+            advice = "; numbers are compiled into the program: pass a Python number, or declare the parameter an Array"
+        raise ArgumentTypeError(f"operator {name}, argument {param.name!r}: expected {base}, got {described}{advice}")
     return float(cast(float, value)) if base == "float" else value
 
 

@@ -50,6 +50,14 @@ class DeviceArray(Array):
         assert self.view.strides is not None
         return self.view.strides[dimension] // ITEMSIZE[self.view.dtype]
 
+    def shares(self, other: Array) -> bool:
+        """Whether two dense arrays have memory in common: those that the function made start at one address."""
+        return isinstance(other, DeviceArray) and self.view.address == other.view.address and self.size > 0
+
+    def seen_as(self, source: int) -> Array:
+        """The same memory as the parameter of another number."""
+        return DeviceArray(self.value, source, self.view)
+
 
 def _view(value: Any) -> ArrayView:
     where = Place(words="an array inside of an operator")
@@ -104,6 +112,23 @@ class DeviceRun(EagerRun):
         named = {name: _pointed(value) for name, value in kwargs.items()}
         with torch_stream(gpu.current_stream(values, self.number), self.number, innermost(kernel).__name__):
             return super().launch(kernel, grid, tuple(map(_pointed, args)), named)
+
+    def inside(self, checker: Checker) -> DeviceRun:
+        """A call of another operator."""
+        return DeviceRun(checker, self.space, self.number)
+
+    def wrap(self, value: Any) -> Array:
+        """An array of the library."""
+        return DeviceArray(value)
+
+    def dense(self, array: Array) -> Array:
+        """The array itself, or a copy by the library."""
+        assert isinstance(array, DeviceArray)
+        return array if is_dense(array.view) else DeviceArray(self.space.ascontiguousarray(array.value))
+
+    def assign(self, target: Array, value: Array) -> None:
+        """Copy elements."""
+        target.value[...] = value.value
 
 
 def _dtype(space: Any, name: str) -> Any:

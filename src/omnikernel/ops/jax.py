@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ArgumentTypeError
 from ..runtime.arrays import DTYPES as TRITON_DTYPES
 from . import xla
-from .arrays import Array, DType
+from .arrays import Array, DType, view_of
 from .declare import library_of
 from .gradients import arranged, rebuild, split, spread
 from .launches import Checker, call, innermost, results_of
@@ -84,7 +84,23 @@ class JaxArray(Array):
     def reshape(self, *shape: Any) -> Array:
         """The same cell in another shape."""
         extents = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        return JaxArray(self.cell, self.source, np.broadcast_to(np.int8(0), self._shape).reshape(extents).shape)
+        shape = np.broadcast_to(np.int8(0), self._shape).reshape(extents).shape
+        return JaxArray(self.cell, view_of(self.source), shape)
+
+    def shares(self, other: Array) -> bool:
+        """Whether two arrays are the same cell."""
+        return isinstance(other, JaxArray) and other.cell is self.cell
+
+    def seen_as(self, source: int) -> Array:
+        """The same cell as the parameter of another number."""
+        return JaxArray(self.cell, source, self._shape)
+
+
+def _enabled(dtype: DType) -> DType:
+    """The dtype that JAX makes of one: without `jax_enable_x64` it has none of 64 bits, and warns."""
+    if "64" not in dtype:
+        return dtype
+    return DType(jnp.zeros((), dtype_of(dtype)).dtype)
 
 
 class JaxRun:
@@ -98,7 +114,7 @@ class JaxRun:
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """A new array; the first kernel that writes it makes it."""
-        return JaxArray(Cell(shape, dtype))
+        return JaxArray(Cell(shape, _enabled(dtype)))
 
     def empty_like(self, array: Array) -> Array:
         """A new array of the same shape and dtype."""
@@ -106,6 +122,7 @@ class JaxRun:
 
     def zeros(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """A new array of zeros."""
+        dtype = _enabled(dtype)
         return JaxArray(Cell(shape, dtype, jnp.zeros(shape, dtype_of(dtype))))
 
     def launch(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -126,6 +143,26 @@ class JaxRun:
                     self.wrote.add(array.source)
         for cell, value in zip((c for c, _ in cells.values()), place(made, list(cells.values())), strict=True):
             cell.value = value
+
+    def inside(self, checker: Checker) -> JaxRun:
+        """A traced call of another operator."""
+        return JaxRun(checker)
+
+    def wrap(self, value: Any) -> Array:
+        """An array with a cell of its own."""
+        array = jnp.asarray(value)
+        return JaxArray(Cell(tuple(array.shape), DType(array.dtype), array))
+
+    def dense(self, array: Array) -> Array:
+        """XLA's arrays are dense."""
+        return array
+
+    def assign(self, target: Array, value: Array) -> None:
+        """Nothing was copied."""
+
+    def note(self, source: int) -> None:
+        """A call of another operator writes the parameter of this number."""
+        self.wrote.add(source)
 
 
 def place(made: Any, cells: Sequence[tuple[Cell, list[int]]]) -> list[Any]:
@@ -199,16 +236,21 @@ def _primal(op: Operator, template: tuple[Any, ...]) -> Callable[..., tuple[Any,
     def run(*arrays: Any) -> tuple[Any, ...]:
         wrapped: list[Any] = []
         for index, value in enumerate(rebuild(template, arrays)):
-            if isinstance(value, tuple) and any(isinstance(item, jax.Array) for item in value):
+            if schema.params[index].kind.is_array and isinstance(value, tuple):
                 wrapped.append([_wrapped(op, index, item) for item in value])
             else:
                 wrapped.append(_wrapped(op, index, value) if isinstance(value, jax.Array) else value)
         args = [v for v, p in zip(wrapped, schema.params, strict=True) if not p.keyword_only]
         kwargs = {p.name: v for v, p in zip(wrapped, schema.params, strict=True) if p.keyword_only}
         results = results_of(schema, call(op.function, JaxRun(op.checker), args, kwargs))
-        return (*results, *(wrapped[index].cell.read() for index in mutable if wrapped[index] is not None))
+        return (*results, *(array.cell.read() for index in mutable for array in _each(wrapped[index])))
 
     return run
+
+
+def _each(value: Any) -> Sequence[Any]:
+    """The arrays of an argument that is an array, a list of them, or None."""
+    return value if isinstance(value, list) else () if value is None else (value,)
 
 
 def _wrapped(op: Operator, index: int, value: Any) -> JaxArray:
@@ -227,7 +269,7 @@ def _differentiable(op: Operator, template: tuple[Any, ...]) -> Callable[..., tu
     if op.vmap_rule is not None:
         primal = _with_vmap(op, template, primal)
     if gradient is None:
-        return _with_jvp(op, template, primal) if op.jvp_rule is not None else primal
+        return _with_jvp(op, template, primal)
     function = jax.custom_vjp(primal)
 
     def forward(*arrays: Any) -> tuple[Any, Any]:
@@ -274,10 +316,11 @@ def _with_vmap(op: Operator, template: tuple[Any, ...], primal: Callable[..., An
 def _with_jvp(op: Operator, template: tuple[Any, ...], primal: Callable[..., Any]) -> Callable[..., Any]:
     function = jax.custom_jvp(primal)
     rule = op.jvp_rule
-    assert rule is not None
 
     @function.defjvp
     def jvp(primals: Any, tangents: Any) -> Any:
+        if rule is None:
+            raise ArgumentTypeError(f"operator {op.name} has no derivative; give it one by def_vjp(backward, save=...)")
         results, tangent = rule(rebuild(template, primals), rebuild(template, tangents))
         return ((results,), (tangent,)) if op.schema.single else (tuple(results), tuple(tangent))
 
@@ -318,6 +361,8 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         arrays, rest = [], []
         for array, arg in zip(is_array, args, strict=True):
             if not array:
+                if type(arg).__hash__ is None:
+                    return slow(args, kwargs)
                 rest.append((type(arg), arg))
             elif type(arg) is concrete:
                 arrays.append(arg)
@@ -356,6 +401,8 @@ def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
     if out is not None:
         raise ArgumentTypeError(f"operator {op.name}: JAX arrays are immutable, so there is no out=; use the result")
     refs: list[Any] = []
+    if op.checker.mutable:
+        _check_references(op, bound)
     values = [_argument(op, param, value, refs) for param, value in zip(op.schema.params, bound, strict=True)]
     arrays, template = split(op.name, values, lambda item: isinstance(item, jax.Array))
     functions: dict[Any, Any] = op._jax_functions
@@ -376,7 +423,11 @@ def _argument(op: Operator, param: Param, value: Any, refs: list[Any]) -> Any:
         return None
     where = f"operator {op.name}, argument {param.name!r}"
     if param.kind.many:
-        return tuple(jnp.asarray(_in_numpy(item, where)) for item in value)
+        return tuple(_array(param, item, refs, where) for item in op.items(param, value))
+    return _array(param, value, refs, where)
+
+
+def _array(param: Param, value: Any, refs: list[Any], where: str) -> Any:
     is_ref = isinstance(value, jax.Ref)
     if param.mutated:
         if not is_ref:
@@ -391,6 +442,23 @@ def _argument(op: Operator, param: Param, value: Any, refs: list[Any]) -> Any:
     if not isinstance(value, (jax.Array, np.ndarray, int, float)):
         raise ArgumentTypeError(f"{where}: expected an array, got a {type(value).__qualname__}")
     return jnp.asarray(value)
+
+
+def _check_references(op: Operator, bound: Sequence[Any]) -> None:
+    """An operator gets the values of references: one that it writes must not be another argument too."""
+    seen: list[tuple[Any, Param]] = []
+    for index in op.schema.arrays:
+        param = op.schema.params[index]
+        for value in bound[index] if isinstance(bound[index], (tuple, list)) else (bound[index],):
+            if not isinstance(value, jax.Ref):
+                continue
+            for other, earlier in seen:
+                if other is value and (param.mutated or earlier.mutated):
+                    raise ArgumentTypeError(
+                        f"operator {op.name}, argument {param.name!r}: it is the same reference as {earlier.name!r}, and the "
+                        f"operator writes one of them; pass a copy, jax.new_ref(x[...])"
+                    )
+            seen.append((value, param))
 
 
 def _in_numpy(value: Any, where: str) -> Any:

@@ -46,6 +46,8 @@ class Place(Where):
 class Run(Protocol):
     """One call of an operator's function: where its arrays come from, and what its launches do."""
 
+    checker: Checker
+
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Array: ...
 
     def empty_like(self, array: Array) -> Array: ...
@@ -53,6 +55,28 @@ class Run(Protocol):
     def zeros(self, shape: tuple[int, ...], dtype: DType) -> Array: ...
 
     def launch(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+
+    # what a call of another operator inside the function needs, see nested.py
+
+    def inside(self, checker: Checker) -> Run:
+        """A run of the same kind, for the launches of another operator."""
+        ...
+
+    def wrap(self, value: Any) -> Array:
+        """An array of the library, as the function sees it."""
+        ...
+
+    def dense(self, array: Array) -> Array:
+        """The array itself where it is row-major without gaps, else a copy."""
+        ...
+
+    def assign(self, target: Array, value: Array) -> None:
+        """Copy the elements of one array to another."""
+        ...
+
+    def note(self, source: int) -> None:
+        """The parameter of this number is written."""
+        ...
 
 
 def install() -> None:
@@ -175,7 +199,7 @@ class Checker:
     """Holds the launches of an operator against its `mutates`."""
 
     def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+        self.schema = schema
         self._written: dict[Any, tuple[tuple[int, str], ...]] = {}  # compiled kernel -> what it writes
         self.seen: dict[int, Seen] = {}  # by id (hashing a kernel is slow): those checked before their first launch
         self.mutable = frozenset(i for i, param in enumerate(schema.params) if param.mutated)
@@ -224,14 +248,14 @@ class Checker:
         for name, value in (*zip(one.arg_names, args, strict=False), *kwargs.items()):
             words = f"kernel {one.__name__!r}, parameter {name!r}"
             if isinstance(value, Array) and value.source >= 0:
-                words = f"operator {self._schema.name}, argument {self._schema.params[value.source].name!r} ({words})"
+                words = f"operator {self.schema.name}, argument {self.schema.params[value.source].name!r} ({words})"
             view_at(plain(value), Place(words=words))
 
     def _refuse(self, kernel: Any, name: str, source: int) -> None:
-        parameter = self._schema.params[source].name
-        declared = ", ".join(repr(p.name) for p in self._schema.params if p.mutated) or "nothing"
+        parameter = self.schema.params[source].name
+        declared = ", ".join(repr(p.name) for p in self.schema.params if p.mutated) or "nothing"
         raise MutationError(
-            f"operator {self._schema.name}: kernel {innermost(kernel).__name__!r} stores through its parameter {name!r}, "
+            f"operator {self.schema.name}: kernel {innermost(kernel).__name__!r} stores through its parameter {name!r}, "
             f"which is the operator's {parameter!r}, but the declaration mutates {declared}; "
             f"add mutates=({parameter!r},), or give the kernel an array from omnikernel.empty_like({parameter})"
         )
@@ -272,6 +296,10 @@ class EagerRun:
             self.wrote |= wrote
         return compiled
 
+    def note(self, source: int) -> None:
+        """A call of another operator writes the parameter of this number."""
+        self.wrote |= {source}
+
 
 class OffMixin:
     """Launches are turned off: shapes and dtypes only."""
@@ -281,6 +309,9 @@ class OffMixin:
     def launch(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Nothing happens; a grid function is not called."""
         return None
+
+    def note(self, source: int) -> None:
+        """Nothing is written."""
 
 
 def call(function: Callable[..., Any], run: Run, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -294,7 +325,12 @@ def call(function: Callable[..., Any], run: Run, args: Sequence[Any], kwargs: Ma
 
 
 def results_of(schema: Schema, returned: Any) -> tuple[Any, ...]:
-    """What the function returned, as the library's arrays.
+    """What the function returned, as the library's arrays; errors as of `checked_results`."""
+    return tuple(plain(item) for item in checked_results(schema, returned))
+
+
+def checked_results(schema: Schema, returned: Any) -> Sequence[Any]:
+    """What the function returned, in a sequence.
 
     Raises:
         AliasError: an input or a view of it.
@@ -320,6 +356,13 @@ def results_of(schema: Schema, returned: Any) -> tuple[Any, ...]:
                 f"their own memory. Return a new array (omnikernel.empty_like), or declare mutates=({name!r},) and "
                 f"-> None; a caller who has an array for the result passes out="
             )
-        if isinstance(item, Array) and any(other is item for other in items[:index]):
-            raise AliasError(f"operator {schema.name}: result {index} is the same array as an earlier result")
-    return tuple(plain(item) for item in items)
+        for earlier, other in enumerate(items[:index]):
+            if other is item:
+                raise AliasError(f"operator {schema.name}: result {index} is the same array as an earlier result")
+            views = isinstance(item, Array) and isinstance(other, Array) and -2 in (item.source, other.source)
+            if views and item.shares(other):
+                raise AliasError(
+                    f"operator {schema.name}: results {earlier} and {index} share memory; frameworks need results of their own "
+                    f"memory: make one of them by omnikernel.empty"
+                )
+    return items

@@ -127,11 +127,28 @@ class NumpyRun(EagerRun):
         found.value[...] = 0
         return found
 
+    def inside(self, checker: Checker) -> NumpyRun:
+        """A call of another operator."""
+        return NumpyRun(checker)
+
+    def wrap(self, value: Any) -> Array:
+        """A NumPy array."""
+        return NumpyArray(np.asarray(value))
+
+    def dense(self, array: Array) -> Array:
+        """The array itself, or a copy."""
+        return array if array.value.flags.c_contiguous else NumpyArray(dense(array.value))
+
+    def assign(self, target: Array, value: Array) -> None:
+        """Copy elements."""
+        target.value[...] = value.value
+
 
 class Plan(OffMixin):
     """A run without launches that numbers the allocations."""
 
-    def __init__(self) -> None:
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
         self.count = 0
         self.made: list[Array] = []
 
@@ -143,6 +160,18 @@ class Plan(OffMixin):
         return self.empty(array.shape, array.dtype)
 
     zeros = empty
+
+    def inside(self, checker: Checker) -> Plan:
+        return Plan(checker)
+
+    def wrap(self, value: Any) -> Array:
+        return NumpyArray(np.asarray(value))
+
+    def dense(self, array: Array) -> Array:
+        return array
+
+    def assign(self, target: Array, value: Array) -> None:
+        pass
 
 
 def dense(value: Any) -> Any:
@@ -251,7 +280,7 @@ def _wrapped(op: Operator, index: int, param: Param, value: Any, copied: list[tu
     if value is None and param.kind.optional:
         return None
     if param.kind.many:
-        return [_array(op, index, param, item, copied, wrap) for item in value]
+        return [_array(op, index, param, item, copied, wrap) for item in op.items(param, value)]
     return _array(op, index, param, value, copied, wrap)
 
 
@@ -281,7 +310,7 @@ def _outs(
     given: Sequence[np.ndarray[Any, Any]],
 ) -> tuple[dict[int, Any], list[tuple[Any, int]]]:
     """The caller's arrays by the number of the allocation that they stand for, and those to copy to at the end."""
-    plan = Plan()
+    plan = Plan(op.checker)
     returned = call(op.function, plan, args, kwargs)
     items = (returned,) if op.schema.single else tuple(returned or ())
     if len(given) != len(items):

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..backend.places import place_of
 from ..errors import ArgumentTypeError
-from .arrays import Array, DType
+from .arrays import Array, DType, view_of
 from .declare import library_of
 from .formula import namespace_of
 from .launches import Checker
@@ -73,7 +73,15 @@ class ForeignArray(Array):
     def reshape(self, *shape: Any) -> Array:
         """The same elements in another shape; memory of a parameter stays memory of that parameter."""
         extents = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        return ForeignArray(None, self.source, self.memory.reshape(extents), self._space)
+        return ForeignArray(None, view_of(self.source), self.memory.reshape(extents), self._space)
+
+    def shares(self, other: Array) -> bool:
+        """Whether two arrays have memory in common."""
+        return isinstance(other, ForeignArray) and bool(np.shares_memory(self.memory, other.memory))
+
+    def seen_as(self, source: int) -> Array:
+        """The same memory as the parameter of another number."""
+        return ForeignArray(self._own, source, self.memory, self._space)
 
 
 def given_back(memory: np.ndarray[Any, Any], space: Any) -> Any:
@@ -120,6 +128,27 @@ class ForeignRun(NumpyRun):
         """Check and run a launch, on the memory of the arrays."""
         named = {name: _in_numpy(value) for name, value in kwargs.items()}
         return super().launch(kernel, grid, tuple(map(_in_numpy, args)), named)
+
+    def inside(self, checker: Checker) -> ForeignRun:
+        """A call of another operator."""
+        return ForeignRun(checker, self.space)
+
+    def wrap(self, value: Any) -> Array:
+        """An array of the library, or NumPy's."""
+        if isinstance(value, np.ndarray):
+            return ForeignArray(None, -1, value, self.space)
+        return ForeignArray(value, -1, None, self.space)
+
+    def dense(self, array: Array) -> Array:
+        """The array itself, or a copy."""
+        assert isinstance(array, ForeignArray)
+        memory = array.memory
+        return array if memory.flags.c_contiguous else ForeignArray(None, -1, memory.copy(order="C"), self.space)
+
+    def assign(self, target: Array, value: Array) -> None:
+        """Copy elements."""
+        assert isinstance(target, ForeignArray) and isinstance(value, ForeignArray)
+        target.memory[...] = value.memory
 
 
 def _in_numpy(value: Any) -> Any:

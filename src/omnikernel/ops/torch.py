@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch.autograd import forward_ad
 
 from ..backend.places import place_of
 from ..errors import ArgumentTypeError, ArgumentValueError
@@ -65,20 +66,29 @@ def _not_for_out(op: Operator, target: Any) -> ArgumentTypeError:
 
 def _torch_argument(op: Operator, param: Param, value: Any) -> Any:
     if param.kind.is_array:
-        if isinstance(value, (tuple, list)):
-            return [_torch_argument(op, param, item) for item in value]
-        if value is None or isinstance(value, torch.Tensor):
-            return value
-        if torch.compiler.is_compiling():  # Dynamo traces no more of a NumPy array than this
-            return torch.as_tensor(value)
-        if library_of(value) == "protocol":
-            return _from_protocol(value, f"operator {op.name}, argument {param.name!r}")
-        return from_numpy(value)
+        if param.kind.many:
+            return [_tensor(op, param, item) for item in op.items(param, value)]
+        return _tensor(op, param, value)
     if param.kind.base == "dtype" and value is not None:
         if isinstance(value, torch.dtype):
             return value
         return dtype_of(value if type(value) is str else DType(value))
     return value.item() if type(value).__module__ == "numpy" else value
+
+
+def _tensor(op: Operator, param: Param, value: Any) -> Any:
+    if value is None or isinstance(value, torch.Tensor):
+        return value
+    if torch.compiler.is_compiling():  # Dynamo traces no more of a NumPy array than this
+        return torch.as_tensor(value)
+    library = library_of(value)
+    if library == "protocol":
+        return _from_protocol(value, f"operator {op.name}, argument {param.name!r}")
+    if library != "numpy":
+        raise ArgumentTypeError(
+            f"operator {op.name}, argument {param.name!r}: expected an array, got a {type(value).__qualname__}"
+        )
+    return from_numpy(value)
 
 
 def _from_protocol(value: Any, where: str) -> torch.Tensor:
@@ -106,6 +116,7 @@ def _undisturbed() -> bool:
         and not _C._are_functorch_transforms_active()
         and _C._get_tracing_state() is None
         and not _C._autograd._profiler_enabled()
+        and forward_ad._current_level < 0
     )
 
 

@@ -99,6 +99,22 @@ class TorchRun(EagerRun):
         """A new tensor of zeros."""
         return TorchArray(torch.zeros(shape, dtype=dtype_of(dtype), device=self.device))
 
+    def inside(self, checker: Checker) -> TorchRun:
+        """A call of another operator, launches as here."""
+        return type(self)(checker, self.device)
+
+    def wrap(self, value: Any) -> Array:
+        """A tensor, or a NumPy array over whose memory one is made."""
+        return TorchArray(value if isinstance(value, torch.Tensor) else from_numpy(value))
+
+    def dense(self, array: Array) -> Array:
+        """The tensor itself, or a copy."""
+        return array if array.value.is_contiguous() else TorchArray(array.value.contiguous())
+
+    def assign(self, target: Array, value: Array) -> None:
+        """Copy elements."""
+        target.value.copy_(value.value)
+
 
 class FakeRun(OffMixin, TorchRun):
     """The same with launches turned off: for fake and meta tensors, also of symbolic sizes."""

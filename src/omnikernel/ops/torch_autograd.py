@@ -9,12 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._library.autograd import make_autograd_impl
+from torch.autograd import forward_ad
 
+from ..errors import ArgumentTypeError
 from .gradients import Slot, arranged, rebuild, split, spread
 
 if TYPE_CHECKING:
     from .declare import Operator
     from .torch_dispatcher import TorchBinding
+
+
+_C: Any = torch._C
+_unpack: Any = forward_ad.unpack_dual
 
 
 class Rules:
@@ -31,6 +38,57 @@ class Rules:
 
     def _refuse(self, ctx: Any, *grads: Any) -> Any:
         raise no_derivative(self._op.name)
+
+
+def autograd_kernel(binding: TorchBinding, rules: Rules) -> Callable[..., Any]:
+    """The entry's kernel for autograd: torch's generic one, which knows no tensors that are passed by keyword alone."""
+    op = binding.op
+    generic = make_autograd_impl(binding.overload, rules)
+    by_keyword = any(param.keyword_only and param.kind.is_array for param in op.schema.params)
+    apply: Any = autograd_function(binding).apply
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(op, args, kwargs)
+        refuse_writes(op, args, kwargs)
+        if by_keyword and torch.is_grad_enabled() and _C._any_requires_grad(*args, **kwargs):
+            bound = op.schema.bind(args, kwargs)
+            tensors, template = split(op.name, bound, lambda item: isinstance(item, torch.Tensor))
+            return apply(Template(template), *tensors)
+        return generic(keyset, *args, **kwargs)
+
+    return kernel
+
+
+def refuse_writes(op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """What an operator writes in place has no derivative: a gradient would pass it by, and be wrong.
+
+    Raises:
+        ArgumentTypeError: it writes its arguments, and one of them requires grad.
+    """
+    if not op.checker.mutable or not torch.is_grad_enabled() or not _C._any_requires_grad(*args, **kwargs):
+        return
+    params = op.schema.params
+    written = ", ".join(repr(params[i].name) for i in sorted(op.checker.mutable))
+    bound = zip(params, op.schema.bind(args, dict(kwargs)), strict=True)
+    name = next(param.name for param, value in bound if _C._any_requires_grad(value))
+    raise ArgumentTypeError(
+        f"operator {op.name}: it writes {written} in place, which has no derivative, and {name!r} requires grad; call it under "
+        f"torch.no_grad(), or on {name}.detach()"
+    )
+
+
+def _refuse_tangents(op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    for value in (*args, *kwargs.values()):
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, torch.Tensor) and _unpack(item).tangent is not None:
+                raise no_forward_mode(op.name)
+
+
+def no_forward_mode(name: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"operator {name} has no forward-mode derivative in torch; use reverse mode (torch.func.grad, vjp, jacrev)"
+    )
 
 
 class Template:
@@ -107,6 +165,10 @@ def autograd_function(binding: TorchBinding) -> type[torch.autograd.Function]:
             for index, place in enumerate(ctx.places):
                 flat.extend(_flat(place, found.get(index)))
             return (None, *flat)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            raise no_forward_mode(op.name)
 
         @staticmethod
         def vmap(info: Any, in_dims: Any, template: Template, *tensors: torch.Tensor) -> Any:

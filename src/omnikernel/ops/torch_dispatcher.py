@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch._library.autograd import make_autograd_impl
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 
 from ..errors import ArgumentTypeError, ArgumentValueError
@@ -19,7 +18,7 @@ from . import after_import
 from .gradients import split
 from .launches import call, results_of
 from .torch_arrays import FakeRun, InlineRun, TorchRun, arguments_of, check_memory, packed
-from .torch_autograd import Rules, Template, autograd_function
+from .torch_autograd import Rules, Template, autograd_function, autograd_kernel, refuse_writes
 
 if TYPE_CHECKING:
     from .declare import Operator
@@ -29,6 +28,8 @@ _C: Any = torch._C
 
 class TorchBinding:
     """The dispatcher's entry of one operator."""
+
+    tracing = staticmethod(torch.compiler.is_dynamo_compiling)
 
     def __init__(self, op: Operator) -> None:
         self.op = op
@@ -44,7 +45,7 @@ class TorchBinding:
         self.lib.impl(self.short, self._transformed(), "FuncTorchDynamicLayerFrontMode")
         self.lib._register_torch_dispatch_rule(self.short, FunctionalTensorMode, self.functional)
         self._rules = Rules(op)
-        self.lib.impl(self.short, make_autograd_impl(self.overload, self._rules), "Autograd", with_keyset=True)
+        self.lib.impl(self.short, autograd_kernel(self, self._rules), "Autograd", with_keyset=True)
         after_import.when_loaded("torch.distributed.tensor", self._shard)
         self.refresh()
 
@@ -142,6 +143,7 @@ class TorchBinding:
         op, function = self.op, autograd_function(self)
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            refuse_writes(op, args, kwargs)
             bound = op.schema.bind(args, kwargs)
             tensors, template = split(op.name, bound, lambda item: isinstance(item, torch.Tensor))
             returned = function.apply(Template(template), *tensors)  # type: ignore[no-untyped-call]
