@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import ArgumentTypeError
 from ..runtime.arrays import DTYPES as TRITON_DTYPES
-from . import xla
+from . import xla, xla_python
 from .arrays import Array, DType, view_of
 from .declare import library_of
 from .gradients import arranged, rebuild, split, spread
@@ -405,6 +405,7 @@ def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
         _check_references(op, bound)
     values = [_argument(op, param, value, refs) for param, value in zip(op.schema.params, bound, strict=True)]
     arrays, template = split(op.name, values, lambda item: isinstance(item, jax.Array))
+    _check_devices(op, arrays)
     functions: dict[Any, Any] = op._jax_functions
     found = functions.get(template)
     if found is None:
@@ -442,6 +443,13 @@ def _array(param: Param, value: Any, refs: list[Any], where: str) -> Any:
     if not isinstance(value, (jax.Array, np.ndarray, int, float)):
         raise ArgumentTypeError(f"{where}: expected an array, got a {type(value).__qualname__}")
     return jnp.asarray(value)
+
+
+def _check_devices(op: Operator, arrays: Sequence[Any]) -> None:
+    """Of arrays on a GPU, the error comes here; of a program that is traced for one, from the handler."""
+    for array in arrays:
+        if not isinstance(array, jax.core.Tracer) and any(d.platform != "cpu" for d in array.devices()):
+            raise ArgumentTypeError(f"operator {op.name}: got a JAX array on a GPU; {xla_python.ADVICE}")
 
 
 def _check_references(op: Operator, bound: Sequence[Any]) -> None:

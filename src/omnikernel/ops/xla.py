@@ -23,6 +23,7 @@ from ..errors import OmnikernelError
 from ..runtime import cache as stored
 from ..runtime import pool
 from ..runtime.launch import Executable, Variant, executable
+from . import xla_python
 
 TARGET = "omnikernel"
 _KERNELS: dict[int, Variant] = {}  # linked kernels that the handler knows, by key; alive as long as the process
@@ -73,8 +74,6 @@ def ready() -> None:
     """
     native = pool.native()
     if native is None or not hasattr(native, "xla_handler"):
-        from . import xla_python
-
         address, add = xla_python.handler_address(), None
     else:
         address, add = native.xla_handler(), native
@@ -82,6 +81,9 @@ def ready() -> None:
     make = ctypes.pythonapi.PyCapsule_New
     make.argtypes, make.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p), ctypes.py_object
     jax.ffi.register_ffi_target(TARGET, make(address, _CAPSULE, None), platform="cpu")
+    for platform in ("CUDA", "ROCM"):  # by its own names
+        refusal = make(xla_python.refusal_address(), _CAPSULE, None)
+        jax.ffi.register_ffi_target(TARGET, refusal, platform=platform)
     if add is not None:
         add.xla_set_loader(ctypes.cast(_load, ctypes.c_void_p).value)
 

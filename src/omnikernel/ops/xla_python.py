@@ -104,15 +104,45 @@ def handler_address() -> int:
     return address
 
 
+@cache
+def _refusal() -> Any:
+    return _HANDLER(_refuse)
+
+
+def refusal_address() -> int:
+    """The address of a handler that fails, for devices whose memory no compiled kernel can reach."""
+    address: int = ctypes.cast(_refusal(), _pointer).value or 0
+    return address
+
+
+def _refuse(address: int) -> int | None:
+    frame = _Frame.from_address(address)
+    if _is_question(frame) or frame.stage != _EXECUTE:
+        return None
+    return _error(frame, f"omnikernel: this program runs on a GPU; {ADVICE}")
+
+
+ADVICE = (
+    "from JAX, Triton kernels run on the CPU: use jax.device_put(x, jax.devices('cpu')[0]), or call the operator on torch "
+    "tensors or CuPy arrays, which share a GPU's memory by DLPack"
+)
+
+
+def _is_question(frame: _Frame) -> bool:
+    """XLA asks for the version of the interface, and this answers."""
+    if not frame.extension:
+        return False
+    extension = _Extension.from_address(frame.extension)
+    if extension.type != _METADATA:
+        return False
+    metadata = _Metadata.from_address(extension.metadata)
+    metadata.major, metadata.minor = 0, 1
+    return True
+
+
 def _handle(address: int) -> int | None:
     frame = _Frame.from_address(address)
-    if frame.extension:
-        extension = _Extension.from_address(frame.extension)
-        if extension.type == _METADATA:
-            metadata = _Metadata.from_address(extension.metadata)
-            metadata.major, metadata.minor = 0, 1
-            return None
-    if frame.stage != _EXECUTE:
+    if _is_question(frame) or frame.stage != _EXECUTE:
         return None
     try:
         return _run(frame)
