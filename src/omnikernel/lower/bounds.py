@@ -109,6 +109,25 @@ def known_chunks(ev: Evaluator, walked: Walked, lane: Ix, extent: int, lanes: in
     return Known(first, last, count, masks, remainders)
 
 
+def first_off(ev: Evaluator, masks: Iterable[Value], dim: int, extent: int) -> LValue | None:
+    """From which index along a dimension of two all of some masks are off; None where that is not known.
+
+    Args:
+        ev: an evaluator of straight-line code.
+        masks: of extent 1 along the other dimension.
+        dim: the dimension.
+        extent: of the dimension.
+    """
+    lane = Ix(LValue("%lane", I64), tuple(range(min(extent, 32))), 1)
+    index = (lane, ZERO) if dim == 0 else (ZERO, lane)
+    walked = walk(ev, [], [(mask, index) for mask in masks], lane, extent)
+    high = _Folded(ev, "smin", ev.b.integer(I64, extent))
+    high.limits += [limit(ev, term, lane, extent, extent) for term in walked.bounds if not term.lower]
+    if not high.limits:
+        return None
+    return high.value(lambda v: ev.b.intrinsic("smax", I64, v, ev.b.integer(I64, 0)))[0]
+
+
 @dataclass(slots=True)
 class _Folded:
     """The smallest (or largest) of some limits, 0 unless some conditions hold; each part at the level it is known at."""

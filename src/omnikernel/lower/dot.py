@@ -8,15 +8,16 @@ must not fall on the same few sets of the cache, as rows a power of two apart do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.tile import Constant, Op, Value
 from ..ir.types import F32, F64, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I64, LType, LValue
 from .ahead import Ahead, expect, fetch
+from .bounds import first_off
 from .dot_bytes import multiply_bytes, takes
-from .evaluate import Buffer
+from .evaluate import Buffer, Evaluator
 from .function import FunctionLowering, statement
 
 
@@ -77,7 +78,7 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
     if left is None or right is None:
         multiply_bytes(fl, op, target, zero, following)
     elif len(shape) == 2:
-        multiply(fl, left, right, target, total, zero, following)
+        multiply(fl, left, right, target, total, zero, following, seen(fl, op))
     else:
         multiply_each(fl, left, right, target, total, zero)
     if narrow:
@@ -90,6 +91,25 @@ def expected(fl: FunctionLowering, op: Op) -> list[Ahead]:
     """The tiles that the loop around a product will load for it next."""
     found = [expect(fl, v) for v in op.operands[:2] if not isinstance(fl.bindings.get(v), Buffer)]
     return [ahead for ahead in found if ahead is not None]
+
+
+def seen(fl: FunctionLowering, op: Op) -> tuple[LValue | None, LValue | None]:
+    """How many rows and columns of a product are ever stored, as far as masks tell; None for all."""
+    wanted = fl.schedule.needed.get(op)
+    if wanted is None:
+        return None, None
+    later = [
+        inner for inner in wanted.ops if inner.result not in fl.definitions
+    ]  # a mask that stands after the product
+    fl.definitions.update((inner.result, inner) for inner in later)
+    ev = Evaluator(fl, flow=True)
+    rows, columns = (
+        first_off(ev, [mask for mask in wanted.masks if shape_of(mask.type)[1 - dim] == 1], dim, extent)
+        for dim, extent in enumerate(shape_of(op.result.type))
+    )
+    for inner in later:
+        del fl.definitions[inner.result]
+    return rows, columns
 
 
 def is_zero(fl: FunctionLowering, value: Value) -> bool:
@@ -175,8 +195,12 @@ def multiply(
     total: Scalar,
     zero: bool,
     following: Sequence[Ahead] = (),
+    seen: tuple[LValue | None, LValue | None] = (None, None),
 ) -> None:
-    """target = left @ right (+ target, unless `zero`), while the `following` tiles are fetched."""
+    """target = left @ right (+ target, unless `zero`), while the `following` tiles are fetched.
+
+    Only the first rows and columns are made where `seen` says how many matter.
+    """
     b = fl.b
     (m, k), n = left.shape, right.shape[1]
     scalar = {"f32": "float", "f64": "double"}.get(total.kind, f"i{total.bits}")
@@ -225,8 +249,13 @@ def multiply(
         for (r, v), value in zip(cells, sums, strict=True):
             b.store(value, shifted(c, r * n + v * block.lanes), align)
 
-    def over_rows(j: LValue) -> None:
-        b.repeat(m, block.rows, lambda i: at_block(i, j))
+    def blocks(extent: LValue, step: int, make: Callable[[LValue], None]) -> None:
+        def carry_nothing(at: LValue, _: list[LValue]) -> Sequence[LValue]:
+            make(at)
+            return []
 
-    b.repeat(n, width, over_rows)
+        b.loop(b.integer(I64, 0), extent, step, [], carry_nothing)
+
+    rows, columns = (count or b.integer(I64, extent) for count, extent in zip(seen, (m, n), strict=True))
+    blocks(columns, width, lambda j: blocks(rows, block.rows, lambda i: at_block(i, j)))
     fl.cost += fl.trips * m * n * k / 16 * 0.35

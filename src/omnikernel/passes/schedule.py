@@ -12,8 +12,8 @@ for itself. A tile is kept
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from ..ir.ops import SCHEMA, Effect
@@ -23,6 +23,7 @@ from .alias import Roots
 from .defer import deferred
 from .exchange import kept_between
 from .injective import is_injective
+from .needed import Needed, needed
 from .neighbours import store_groups
 
 
@@ -46,6 +47,7 @@ class Schedule:
     groups: dict[Op, tuple[Op, ...]]  # the first of several stores that share a nest -> all of them
     deferred: tuple[Op, ...] = ()  # atomic additions that are made once for all programs of a thread
     repeatable: frozenset[Op] = frozenset()  # tile stores to what the function does not load: twice is as good as once
+    needed: Mapping[Op, Needed] = field(default_factory=dict)  # of products: masks of what is seen of them
 
 
 # Rough nanoseconds a vector; what matters is which are more than a load and an add.
@@ -141,7 +143,8 @@ class _Scheduler:
                 self.decide(op, result)
         packed = frozenset(v for op in walk(self.function.body) if op.name == "tt.dot" for v in op.operands[:2])
         waiting = deferred(self.function, self.roots) if self.function.public else ()
-        return Schedule(self.keep, packed, self.sinks, self.groups, waiting, self._repeatable())
+        seen = needed(self.function) if packed else {}
+        return Schedule(self.keep, packed, self.sinks, self.groups, waiting, self._repeatable(), seen)
 
     def _repeatable(self) -> frozenset[Op]:
         ops = list(walk(self.function.body))
