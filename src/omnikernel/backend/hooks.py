@@ -51,6 +51,7 @@ def install() -> None:
         wrap(drivers, "_create_driver", _create_driver)
         wrap(jit, "create_function_from_signature", _create_binder)
         wrap(jit.JITFunction, "run", _run)
+        wrap(jit.JITFunction, "__getitem__", functools.partial(_getitem, jit.JITFunction.run))
         wrap(compiler, "get_cache_manager", diskcache.checked_manager)
         wrap(compiler.CompiledKernel, "_init_handles", _init_handles)
         if hasattr(compiler.CompiledKernel, "__del__"):  # from Triton 3.8 on
@@ -160,6 +161,17 @@ def _run(stock: Callable[..., Any]) -> Callable[..., Any]:
     # Importing the launch path takes NumPy along: not before the first launch.
     dispatch = _Lazy("..runtime.dispatch")
     return run
+
+
+def _getitem(run: Callable[..., Any], stock: Callable[..., Any]) -> Callable[..., Any]:
+    """What launches in C where `JITFunction.run`, for which it stands, is still `run`, and the launch is a known one."""
+    dispatch = _Lazy("..runtime.dispatch")
+
+    def getitem(self: Any, grid: Any) -> Any:
+        launcher = dispatch.launcher(run)
+        return stock(self, grid) if launcher is None else launcher(self, grid, stock, None)
+
+    return getitem
 
 
 class _Lazy:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..errors import OmnikernelError
+from ..runtime import pool
 
 if TYPE_CHECKING:
     from .launches import Run
+
+_NATIVE = pool.native()
 
 
 class DType(str):
@@ -58,18 +61,28 @@ class Owner(Protocol):
     """Where an array came from: the call that it belongs to."""
 
 
-class Array:
-    """An array inside the function of an operator.
-
-    `value` is the library's own array. `source` is the number of the parameter whose memory this is (or is a view of),
-    -1 for memory that the function allocated, -2 for a view of that.
-    """
+class _Array:
+    """What is kept of an array; C has the same, to read it in launches."""
 
     __slots__ = ("source", "value")
 
     def __init__(self, value: Any, source: int = -1) -> None:
         self.value = value
         self.source = source
+
+
+if not TYPE_CHECKING and _NATIVE is not None:
+    _Array = _NATIVE.OperatorArray
+
+
+class Array(_Array):
+    """An array inside the function of an operator.
+
+    `value` is the library's own array. `source` is the number of the parameter whose memory this is (or is a view of),
+    -1 for memory that the function allocated, -2 for a view of that.
+    """
+
+    __slots__ = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -156,7 +169,7 @@ class State(threading.local):
     run: Run | None = None
 
 
-state = State()
+state: State = State() if _NATIVE is None else _NATIVE.State()
 
 
 def _run(what: str) -> Run:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ArgumentTypeError, ArgumentValueError, OmnikernelError
-from ..runtime import dispatch
+from ..runtime import dispatch, pool
 from ..runtime.arrays import Where, view_at
 from .arrays import Array, DType, state
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _MARK = "_omnikernel_ops"
 _NOTHING: frozenset[int] = frozenset()
+_NATIVE = pool.native()
 
 
 class MutationError(OmnikernelError, TypeError):
@@ -107,6 +108,8 @@ def _wrap(owner: Any) -> None:
         run = state.run
         if run is None:
             return stock(self, grid)
+        if _NATIVE is not None:
+            return _NATIVE.launcher(self, grid, stock, run)
         return lambda *args, **kwargs: run.launch(self, grid, args, kwargs)
 
     setattr(getitem, _MARK, True)
@@ -299,6 +302,10 @@ class EagerRun:
     def note(self, source: int) -> None:
         """A call of another operator writes the parameter of this number."""
         self.wrote |= {source}
+
+
+if _NATIVE is not None:
+    _NATIVE.set_checked_launch(EagerRun.launch)
 
 
 class OffMixin:

@@ -63,6 +63,16 @@ def native_with_triton() -> ModuleType | None:
     return native
 
 
+@cache
+def launcher(run: Any) -> Any:
+    """What makes `kernel[grid]` in C, for launches that take the place of `run`; None without the C extension."""
+    native = native_with_triton()
+    if native is None:
+        return None
+    native.set_kernel_run(run)
+    return native.launcher
+
+
 def try_launch(jit_function: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Launch if a remembered kernel fits this call.
 

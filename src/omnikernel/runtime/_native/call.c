@@ -146,26 +146,38 @@ int ok_read_arguments(PyObject *args, int debug, Call *call) {
     return done;
 }
 
-int ok_read_call(const Table *table, PyObject *args, PyObject *kwargs, int debug, Call *call) {
-    Py_ssize_t positional = PyTuple_Size(args), parameters = PyTuple_Size(table->names);
-    const char *constant = PyBytes_AsString(table->constant);
-    if (positional > parameters || !begin(call, debug)) return 0;
-    for (Py_ssize_t i = 0; i < positional; i++)
-        if (!put_argument(call, PyTuple_GetItem(args, i), constant[i])) return 0;
+int ok_given(PyObject *args, PyObject *kwargs, Given *given) {
     PyObject *key, *value;
-    Py_ssize_t at = 0;
+    Py_ssize_t at = 0, positional = PyTuple_Size(args);
+    if (positional + (kwargs ? PyDict_Size(kwargs) : 0) > MAX_ARGS) return 0;
+    given->positional = given->count = (int)positional;
+    for (int i = 0; i < given->positional; i++) given->value[i] = PyTuple_GetItem(args, i);
     while (kwargs && PyDict_Next(kwargs, &at, &key, &value)) {
-        PyObject *position = PyDict_GetItemWithError(table->index, key);
-        if (position) {
-            uint16_t index = (uint16_t)PyLong_AsLong(position);
-            if (!put_tag(call, 'K') || !put(call, &index, sizeof index)) return 0;
-            if (!put_argument(call, value, constant[index])) return 0;
-        } else { /* an option such as num_warps, or an error that the stock path reports */
-            PyErr_Clear();
-            if (!PyUnicode_CheckExact(key) || !put_tag(call, 'O') || !put_text(call, key)) return 0;
-            if (!put_argument(call, value, 1)) return 0;
-        }
+        given->name[given->count] = key;
+        given->value[given->count++] = value;
     }
+    return 1;
+}
+
+static int put_keyword(const Table *table, PyObject *key, PyObject *value, Call *call) {
+    PyObject *position = PyDict_GetItemWithError(table->index, key);
+    if (position) {
+        uint16_t index = (uint16_t)PyLong_AsLong(position);
+        return put_tag(call, 'K') && put(call, &index, sizeof index) &&
+               put_argument(call, value, PyBytes_AsString(table->constant)[index]);
+    }
+    /* an option such as num_warps, or an error that the stock path reports */
+    PyErr_Clear();
+    return PyUnicode_CheckExact(key) && put_tag(call, 'O') && put_text(call, key) && put_argument(call, value, 1);
+}
+
+int ok_read_call(const Table *table, const Given *given, int debug, Call *call) {
+    const char *constant = PyBytes_AsString(table->constant);
+    if (given->positional > PyTuple_Size(table->names) || !begin(call, debug)) return 0;
+    for (int i = 0; i < given->positional; i++)
+        if (!put_argument(call, given->value[i], constant[i])) return 0;
+    for (int i = given->positional; i < given->count; i++)
+        if (!put_keyword(table, given->name[i], given->value[i], call)) return 0;
     return 1;
 }
 

@@ -14,7 +14,15 @@ typedef struct {
     PyObject *defaults; /* name -> default value */
     PyObject *constant; /* bytes: 1 where the parameter is a tl.constexpr */
     PyObject *entries;  /* key -> Entry */
+    PyObject *last;     /* the Entry of the last launch; NULL after a change of `entries` */
 } Table;
+
+/* The arguments of a call, borrowed: the first by position, the rest by keyword. */
+typedef struct {
+    int positional, count;
+    PyObject *value[MAX_ARGS];
+    PyObject *name[MAX_ARGS]; /* of those by keyword */
+} Given;
 
 /* One argument of a call as it was read for the key. */
 typedef struct {
@@ -35,8 +43,10 @@ typedef struct {
     int arrays;
 } Call;
 
+/* Fills `given` from a tuple and a dict (or NULL); 0 where they are too many. */
+int ok_given(PyObject *args, PyObject *kwargs, Given *given);
 /* Fills `call`; 0 where the call has no key. Never leaves an exception set. */
-int ok_read_call(const Table *table, PyObject *args, PyObject *kwargs, int debug, Call *call);
+int ok_read_call(const Table *table, const Given *given, int debug, Call *call);
 /* The same for a call of run-time arguments alone, by position. */
 int ok_read_arguments(PyObject *args, int debug, Call *call);
 PyObject *ok_register_identity(PyObject *self, PyObject *args);

@@ -6,6 +6,8 @@
  */
 #include "launch.h"
 
+#include <string.h>
+
 #define MAX_ENTRIES 1024
 
 static PyTypeObject *table_type;
@@ -13,22 +15,42 @@ static PyObject *table_name;
 
 /* ---- the launch ---- */
 
-static Entry *find(const Table *table, const Call *call) {
+static int has_key(const Entry *entry, const Call *call) {
+    return (size_t)PyBytes_Size(entry->key) == call->size &&
+           memcmp(PyBytes_AsString(entry->key), call->bytes, call->size) == 0;
+}
+
+static Entry *find(Table *table, const Call *call) {
+    if (table->last && has_key((Entry *)table->last, call)) return (Entry *)table->last;
     PyObject *key = PyBytes_FromStringAndSize((const char *)call->bytes, (Py_ssize_t)call->size);
     PyObject *entry = key ? PyDict_GetItemWithError(table->entries, key) : NULL;
     Py_XDECREF(key);
     if (!entry) PyErr_Clear();
+    PyObject *before = table->last;
+    Py_XINCREF(entry);
+    table->last = entry;
+    Py_XDECREF(before);
     return (Entry *)entry;
 }
 
+static void clear_entries(Table *table) {
+    Py_CLEAR(table->last);
+    if (table->entries) PyDict_Clear(table->entries);
+}
+
+static PyObject *given_by_name(const Given *given, PyObject *name) {
+    for (int i = given->positional; i < given->count; i++)
+        if (given->name[i] == name || PyUnicode_Compare(given->name[i], name) == 0) return given->value[i];
+    return NULL;
+}
+
 /* The dict of bound arguments that a grid function gets; NULL with or without an exception. */
-static PyObject *bind(const Table *table, PyObject *args, PyObject *kwargs) {
+static PyObject *bind(const Table *table, const Given *given) {
     PyObject *bound = PyDict_New();
-    Py_ssize_t positional = PyTuple_Size(args), parameters = PyTuple_Size(table->names);
+    Py_ssize_t parameters = PyTuple_Size(table->names);
     for (Py_ssize_t i = 0; bound && i < parameters; i++) {
         PyObject *key = PyTuple_GetItem(table->names, i);
-        PyObject *value = i < positional ? PyTuple_GetItem(args, i) : NULL;
-        if (!value && kwargs) value = PyDict_GetItemWithError(kwargs, key);
+        PyObject *value = i < given->positional ? given->value[i] : given_by_name(given, key);
         if (!value) value = PyDict_GetItemWithError(table->defaults, key);
         if (!value || PyDict_SetItem(bound, key, value) != 0) Py_CLEAR(bound);
     }
@@ -58,23 +80,18 @@ int ok_read_grid(PyObject *grid, int32_t out[3]) {
 }
 
 /* 1: read; 0: leave it to the stock path; -1: the grid function raised. */
-static int read_grid(const Table *table, PyObject *grid, PyObject *args, PyObject *kwargs, int32_t out[3]) {
-    Py_INCREF(grid);
-    if (PyCallable_Check(grid)) {
-        PyObject *bound = bind(table, args, kwargs);
-        if (!bound) {
-            PyErr_Clear();
-            Py_DECREF(grid);
-            return 0;
-        }
-        PyObject *made = PyObject_CallFunctionObjArgs(grid, bound, NULL);
-        Py_DECREF(bound);
-        Py_DECREF(grid);
-        if (!made) return -1;
-        grid = made;
+static int read_grid(const Table *table, PyObject *grid, const Given *given, int32_t out[3]) {
+    if (PyTuple_CheckExact(grid) || !PyCallable_Check(grid)) return ok_read_grid(grid, out);
+    PyObject *bound = bind(table, given);
+    if (!bound) {
+        PyErr_Clear();
+        return 0;
     }
-    int status = ok_read_grid(grid, out);
-    Py_DECREF(grid);
+    PyObject *made = PyObject_CallFunctionObjArgs(grid, bound, NULL);
+    Py_DECREF(bound);
+    if (!made) return -1;
+    int status = ok_read_grid(made, out);
+    Py_DECREF(made);
     return status;
 }
 
@@ -85,20 +102,27 @@ static Table *table_of(PyObject *function) {
     return (Table *)table;
 }
 
-static PyObject *launch_with(Table *table, PyObject *function, PyObject *grid, PyObject *args, PyObject *kwargs) {
+static int writes_a_source(const Entry *entry, const Py_ssize_t *sources) {
+    for (int i = 0; sources && i < entry->slots; i++)
+        if (entry->slot[i].written && sources[entry->slot[i].source] >= 0) return 1;
+    return 0;
+}
+
+static PyObject *launch_with(Table *table, PyObject *function, PyObject *grid, const Given *given,
+                             const Py_ssize_t *sources) {
     Call call;
     uint64_t slots[MAX_ARGS];
     int32_t extents[3];
     int debug;
     Entry *entry = NULL;
-    if (ok_plain_context(function, &debug) && ok_read_call(table, args, kwargs, debug, &call)) entry = find(table, &call);
+    if (ok_plain_context(function, &debug) && ok_read_call(table, given, debug, &call)) entry = find(table, &call);
     const Variant *variant = entry && ok_still_valid(function, entry) ? ok_plan_call(entry, &call, slots) : NULL;
-    if (!variant) {
+    if (!variant || writes_a_source(entry, sources)) {
         PyErr_Clear();
         return NULL;
     }
     Py_INCREF((PyObject *)entry); /* a grid function or another thread may clear the table */
-    int status = read_grid(table, grid, args, kwargs, extents);
+    int status = read_grid(table, grid, given, extents);
     PyObject *compiled = NULL;
     if (status > 0 && ok_run_variant(entry, variant, slots, extents) == 0) {
         compiled = entry->compiled;
@@ -108,22 +132,27 @@ static PyObject *launch_with(Table *table, PyObject *function, PyObject *grid, P
     return compiled;
 }
 
+PyObject *ok_try_launch(PyObject *function, PyObject *grid, const Given *given, const Py_ssize_t *sources) {
+    Table *table = table_of(function);
+    if (!table) return NULL;
+    PyObject *compiled = launch_with(table, function, grid, given, sources);
+    Py_DECREF(table);
+    return compiled;
+}
+
 PyDoc_STRVAR(try_launch_doc, "try_launch(function, grid, args, kwargs) -> the compiled kernel | None\n--\n\n"
                              "Launch if an entry fits; None: nothing was done, take the stock path.");
 
 static PyObject *try_launch(PyObject *self, PyObject *const *items, Py_ssize_t count) {
+    Given given;
     (void)self;
     if (count != 4 || !PyTuple_Check(items[2]) || !(items[3] == Py_None || PyDict_Check(items[3]))) {
         PyErr_SetString(PyExc_TypeError, "try_launch(function, grid, args: tuple, kwargs: dict | None)");
         return NULL;
     }
-    Table *table = table_of(items[0]);
-    if (!table) Py_RETURN_NONE;
-    PyObject *compiled = launch_with(table, items[0], items[1], items[2], items[3] == Py_None ? NULL : items[3]);
-    Py_DECREF(table);
-    if (compiled) return compiled;
-    /* Only a grid function and a failed launch leave an exception that is the caller's; see launch_with. */
-    if (PyErr_Occurred()) return NULL;
+    if (!ok_given(items[2], items[3] == Py_None ? NULL : items[3], &given)) Py_RETURN_NONE;
+    PyObject *compiled = ok_try_launch(items[0], items[1], &given, NULL);
+    if (compiled || PyErr_Occurred()) return compiled;
     Py_RETURN_NONE;
 }
 
@@ -139,23 +168,25 @@ static PyObject *table_add(PyObject *self, PyObject *arguments) {
     PyObject *args, *kwargs, *compiled, *executable, *slots, *plain, *disjoint, *cache = NULL;
     int debug;
     Call call;
+    Given given;
     if (!PyArg_ParseTuple(arguments, "O!O!pOOO!O!O!|O", &PyTuple_Type, &args, &PyDict_Type, &kwargs, &debug, &compiled,
                           &executable, &PyTuple_Type, &slots, &PyTuple_Type, &plain, &PyTuple_Type, &disjoint,
                           &cache))
         return NULL;
     if (cache && !PyDict_Check(cache)) cache = NULL;
     /* Without an array the active driver decides who runs the kernel, so such calls stay on the stock path. */
-    if (!ok_read_call(table, args, kwargs, debug, &call) || call.arrays == 0) Py_RETURN_FALSE;
+    if (!ok_given(args, kwargs, &given) || !ok_read_call(table, &given, debug, &call) || call.arrays == 0)
+        Py_RETURN_FALSE;
     Entry *entry = ok_make_entry(call.keep, call.kept, compiled, executable, slots, plain, disjoint, cache);
     if (!entry) return NULL;
     if (!ok_entry_covers(entry, call.count)) {
         Py_DECREF(entry);
         Py_RETURN_FALSE;
     }
-    if (PyDict_Size(table->entries) >= MAX_ENTRIES) PyDict_Clear(table->entries);
-    PyObject *key = PyBytes_FromStringAndSize((const char *)call.bytes, (Py_ssize_t)call.size);
-    int failed = !key || PyDict_SetItem(table->entries, key, (PyObject *)entry) != 0;
-    Py_XDECREF(key);
+    if (PyDict_Size(table->entries) >= MAX_ENTRIES) clear_entries(table);
+    Py_CLEAR(table->last);
+    entry->key = PyBytes_FromStringAndSize((const char *)call.bytes, (Py_ssize_t)call.size);
+    int failed = !entry->key || PyDict_SetItem(table->entries, entry->key, (PyObject *)entry) != 0;
     Py_DECREF(entry);
     if (failed) return NULL;
     Py_RETURN_TRUE;
@@ -164,14 +195,15 @@ static PyObject *table_add(PyObject *self, PyObject *arguments) {
 static PyObject *table_key(PyObject *self, PyObject *arguments) {
     PyObject *args, *kwargs;
     Call call;
+    Given given;
     if (!PyArg_ParseTuple(arguments, "O!O!", &PyTuple_Type, &args, &PyDict_Type, &kwargs)) return NULL;
-    if (!ok_read_call((Table *)self, args, kwargs, 0, &call)) Py_RETURN_NONE;
+    if (!ok_given(args, kwargs, &given) || !ok_read_call((Table *)self, &given, 0, &call)) Py_RETURN_NONE;
     return PyBytes_FromStringAndSize((const char *)call.bytes, (Py_ssize_t)call.size);
 }
 
 static PyObject *table_clear_entries(PyObject *self, PyObject *unused) {
     (void)unused;
-    PyDict_Clear(((Table *)self)->entries);
+    clear_entries((Table *)self);
     Py_RETURN_NONE;
 }
 
@@ -224,13 +256,14 @@ static int table_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(table->defaults);
     Py_VISIT(table->constant);
     Py_VISIT(table->entries);
+    Py_VISIT(table->last);
     return 0;
 }
 
 static int table_drop(PyObject *self) {
     Table *table = (Table *)self;
     /* The rest cannot be in a cycle without `entries` or `defaults`, and must stay valid while it is reachable. */
-    if (table->entries) PyDict_Clear(table->entries);
+    clear_entries(table);
     if (table->defaults) PyDict_Clear(table->defaults);
     return 0;
 }
@@ -244,6 +277,7 @@ static void table_dealloc(PyObject *self) {
     Py_CLEAR(table->defaults);
     Py_CLEAR(table->constant);
     Py_CLEAR(table->entries);
+    Py_CLEAR(table->last);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }

@@ -160,6 +160,7 @@ static int entry_drop(PyObject *self) {
     Py_CLEAR(entry->executable);
     Py_CLEAR(entry->keep);
     Py_CLEAR(entry->cache);
+    Py_CLEAR(entry->key);
     return 0;
 }
 

@@ -26,6 +26,7 @@ typedef struct {
     PyObject *executable; /* keeps the code alive; raises on a failed assert */
     PyObject *keep;       /* objects whose address is in the key */
     PyObject *cache;      /* the dict in which Triton keeps the kernel; NULL: unknown */
+    PyObject *key;        /* bytes: its key in a table; NULL for a prepared launch */
     int slots;
     Slot slot[MAX_ARGS];
     Variant variant[2]; /* [1]: no written array overlaps another one */
@@ -53,10 +54,17 @@ int ok_still_valid(PyObject *function, const Entry *entry);
 int ok_context_init(void);
 extern PyMethodDef ok_context_methods[];
 
-/* ---- dispatch.c, prepare.c ---- */
+/* ---- dispatch.c, prepare.c, launcher.c ---- */
+
+/* Launches if an entry of the function's table fits: the compiled kernel, a new reference. NULL without an exception: take
+ * the stock path; with one: a grid function's or a failed launch's, which is the caller's. `sources`: for each argument the
+ * parameter of an operator whose memory it is, or a negative number; a launch that writes such memory is left alone. */
+PyObject *ok_try_launch(PyObject *function, PyObject *grid, const Given *given, const Py_ssize_t *sources);
 
 /* 1: read; 0: no grid as C reads it, without an exception. */
 int ok_read_grid(PyObject *grid, int32_t out[3]);
 int ok_prepare_init(PyObject *module);
+int ok_launcher_init(PyObject *module);
+extern PyMethodDef ok_launcher_methods[];
 
 #endif

@@ -90,6 +90,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     if (!module) return NULL;
     if (PyModule_AddFunctions(module, ok_dispatch_methods) != 0 || PyModule_AddFunctions(module, ok_context_methods) != 0 ||
         ok_context_init() != 0 || ok_entry_init() != 0 || ok_dispatch_init(module) != 0 || ok_prepare_init(module) != 0 ||
+        ok_launcher_init(module) != 0 || PyModule_AddFunctions(module, ok_launcher_methods) != 0 ||
         PyModule_AddFunctions(module, ok_xla_methods) != 0)
         Py_CLEAR(module);
     return module;
