@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from . import masked
 from .values import (
     DOUBLE,
     FLOAT,
@@ -75,6 +76,9 @@ class Builder:
         self.closed = False  # the current block has its terminator
         self._next = 0
         self._true: LValue | None = None
+        self._scratch: dict[int, LValue] = {}
+        self._constants: set[str] = set()  # names of what LLVM may find to be constant, the same in all lanes
+        self._partly: set[str] = set()  # of vectors in which it may know some lanes and not the others
 
     # --- names, lines, blocks --------------------------------------------------------------------------------------------
 
@@ -157,6 +161,13 @@ class Builder:
         self.slots.append(f"  {name} = alloca {type_}" + (f", align {align}" if align else ""))
         return LValue(name, PTR)
 
+    def scratch(self, type_: LType) -> LValue:
+        """A stack slot for a vector that is read back at once: all of a size share one."""
+        size = type_.bits * type_.lanes // 8
+        if size not in self._scratch:
+            self._scratch[size] = self.slot(f"[{size} x i8]", "scratch", 64)
+        return self._scratch[size]
+
     # --- structured control ----------------------------------------------------------------------------------------------
 
     def loop(
@@ -217,6 +228,23 @@ class Builder:
             return []
 
         self.loop(self.integer(I64, 0), self.integer(I64, extent), step, [], carry_nothing)
+
+    def loop_while(self, first: LValue, go: Callable[[LValue], LValue], body: Callable[[LValue], LValue]) -> None:
+        """`value = first; while go(value): value = body(value)`."""
+        head, work, done = self.fresh("while"), self.fresh("do"), self.fresh("done")
+        before = self.block
+        self.jump(head)
+        self.label(head)
+        value = LValue(f"%{self.fresh('c')}", first.type)
+        place = self.reserve()
+        self.jump_if(go(value), work, done)
+        self.label(work)
+        following = body(value)
+        self.fill(
+            place, f"{value.text} = phi {value.type} [ {first.text}, %{before} ], [ {following.text}, %{self.block} ]"
+        )
+        self.jump(head)
+        self.label(done)
 
     def when(self, condition: LValue, body: Callable[[], None]) -> None:
         """`if condition: body()`."""
@@ -301,13 +329,15 @@ class Builder:
         if not value.text.startswith("%") and value.type.scalar != "ptr":
             return LValue(f"splat ({value.type.scalar} {value.text})", type_)
         one = self.emit(type_, f"insertelement {type_} poison, {value}, i32 0")
-        return self.emit(type_, f"shufflevector {one}, {type_} poison, <{lanes} x i32> zeroinitializer")
+        made = self.emit(type_, f"shufflevector {one}, {type_} poison, <{lanes} x i32> zeroinitializer")
+        return self._known_in_part(made, value)
 
     # --- arithmetic ------------------------------------------------------------------------------------------------------
 
     def binary(self, opcode: str, a: LValue, b: LValue) -> LValue:
         assert a.type == b.type, (opcode, a, b)
-        return self.emit(a.type, f"{opcode} {a}, {b.text}")
+        made = self.emit(a.type, f"{opcode} {a}, {b.text}")
+        return self._known_in_part(made, a, b, total=opcode in ("add", "sub"))
 
     def add(self, a: LValue, b: LValue) -> LValue:
         return self.binary("add", a, b)
@@ -360,16 +390,16 @@ class Builder:
 
     def icmp(self, predicate: str, a: LValue, b: LValue) -> LValue:
         assert a.type == b.type, (predicate, a, b)
-        return self.emit(a.type.of("i1"), f"icmp {predicate} {a}, {b.text}")
+        return self._known_in_part(self.emit(a.type.of("i1"), f"icmp {predicate} {a}, {b.text}"), a, b)
 
     def fcmp(self, predicate: str, a: LValue, b: LValue) -> LValue:
         assert a.type == b.type, (predicate, a, b)
-        return self.emit(a.type.of("i1"), f"fcmp {predicate} {a}, {b.text}")
+        return self._known_in_part(self.emit(a.type.of("i1"), f"fcmp {predicate} {a}, {b.text}"), a, b)
 
     def select(self, condition: LValue, a: LValue, b: LValue) -> LValue:
         """a where condition, else b; a scalar condition selects whole vectors."""
         assert a.type == b.type, (a, b)
-        return self.emit(a.type, f"select {condition}, {a}, {b}")
+        return self._known_in_part(self.emit(a.type, f"select {condition}, {a}, {b}"), condition, a, b)
 
     def cast(self, opcode: str, a: LValue, scalar: str) -> LValue:
         """zext, sext, trunc, fpext, fptrunc, sitofp, uitofp, bitcast, ptrtoint, inttoptr to as many lanes of scalar."""
@@ -377,7 +407,7 @@ class Builder:
         return (
             a
             if type_ == a.type and opcode in ("zext", "sext", "trunc", "bitcast", "fpext", "fptrunc")
-            else self.emit(type_, f"{opcode} {a} to {type_}")
+            else self._known_in_part(self.emit(type_, f"{opcode} {a} to {type_}"), a)
         )
 
     def integer_cast(self, a: LValue, scalar: str, *, signed: bool = True) -> LValue:
@@ -392,7 +422,7 @@ class Builder:
     def call(self, name: str, type_: LType, *args: LValue) -> LValue:
         """Call a function or intrinsic by its full name, declaring it."""
         self.module.declare(name, type_, [a.type for a in args])
-        return self.emit(type_, f"call {type_} @{name}({', '.join(map(str, args))})")
+        return self._known_in_part(self.emit(type_, f"call {type_} @{name}({', '.join(map(str, args))})"), *args)
 
     # --- vectors ---------------------------------------------------------------------------------------------------------
 
@@ -406,9 +436,9 @@ class Builder:
         """Lanes of a (0 ..) and b (a.lanes ..) in the given order."""
         type_ = LType(a.type.scalar, len(lanes))
         other = b if b else LValue("poison", a.type)
-        return self.emit(
-            type_, f"shufflevector {a}, {other}, <{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
-        )
+        order = ", ".join(f"i32 {lane}" for lane in lanes)
+        made = self.emit(type_, f"shufflevector {a}, {other}, <{len(lanes)} x i32> <{order}>")
+        return self._known_in_part(made, a, b or a)
 
     # --- memory ----------------------------------------------------------------------------------------------------------
 
@@ -424,10 +454,38 @@ class Builder:
         self.line(f"store {value}, {pointer}, align {align}{flags}")
 
     def masked_load(self, type_: LType, pointer: LValue, align: int, mask: LValue, other: LValue) -> LValue:
-        """Lanes of mask from consecutive addresses, the others from `other`; masked-off lanes touch no memory."""
+        """Lanes of mask from consecutive addresses, the others from `other`; masked-off lanes touch no memory.
+
+        LLVM 22's x86 backend loads all lanes of a register whose part of the mask it finds to be zero only while it
+        splits a vector over registers. What it may find so is kept from it.
+        """
+        if masked.by_lane(self, type_, mask):
+            return masked.load(self, type_, pointer, align, mask, other)
+        if mask.text in self._partly:  # by xor, which LLVM does not move past an `and` with the constant
+            mask = self.xor(mask, self.splat(self.not_(self.hidden_true()), mask.lanes))
         name = f"llvm.masked.load.{type_.suffix}.p0"
         self.module.declare(name, type_, ["ptr", "i32", mask.type, type_])
         return self.emit(type_, f"call {type_} @{name}({pointer}, i32 {align}, {mask}, {other})")
+
+    def _known_in_part(self, made: LValue, *sources: LValue, total: bool = False) -> LValue:
+        """The value, noted where LLVM may find it, or some of its lanes, to be constant.
+
+        Args:
+            total: a sum, of which nothing is known where something unknown is added.
+        """
+        constants, partly = self._constants, self._partly
+        uneven = unknown = False
+        for source in sources:
+            text = source.text
+            if text[0] == "<" or text in partly:
+                uneven = True
+            elif text[0] == "%" and text not in constants:
+                unknown = True
+        if not unknown:
+            (partly if uneven else constants).add(made.text)
+        elif uneven and not total:
+            partly.add(made.text)
+        return made
 
     def hidden_true(self) -> LValue:
         """An i1 that is true, and that LLVM does not know to be."""
@@ -444,6 +502,9 @@ class Builder:
         it makes a scalar store of the wider type. Such a mask is kept from becoming a constant.
         """
         type_ = value.type
+        if masked.by_lane(self, type_, mask):
+            masked.store(self, value, pointer, align, mask)
+            return
         whole = type_.bits * type_.lanes >= 128 and (type_.bits == 64 or (type_.is_float and type_.bits == 32))
         if not whole:
             mask = self.and_(mask, self.splat(self.hidden_true(), mask.lanes))
