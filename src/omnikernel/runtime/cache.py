@@ -17,7 +17,7 @@ import struct
 import tempfile
 import warnings
 from dataclasses import asdict
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,9 @@ def pack(artefact: Artefact) -> bytes:
     return _HEADER.pack(MAGIC, FORMAT, hashlib.sha256(body).digest(), len(manifest)) + manifest + artefact.object
 
 
+@lru_cache(
+    maxsize=4
+)  # Triton's entry is unpacked when it is found, to see that it is whole, and again when it is loaded
 def unpack(data: bytes) -> Artefact:
     """The artefact that `pack` made these bytes from.
 
