@@ -9,7 +9,7 @@ from . import config
 from .artefact import Artefact, Options, Parameter
 from .errors import UnsupportedOp
 from .ir.printer import print_kernel
-from .ir.tile import Kernel, Value
+from .ir.tile import Kernel, Op, Value
 from .ir.types import Pointer, Scalar
 from .ir.verify import verify
 from .llvm.jit import assembly, compile_object, host_target
@@ -62,12 +62,13 @@ def compile_kernel(
 ) -> Artefact:
     """Compile tile IR for a machine, stage by stage."""
     target = target or host_target()
-    verify(kernel, "read")
+    checked: set[Op] = set()
+    verify(kernel, "read", checked)
     for name, rewrite in PASSES.items():
         if name != "contract" or options.fp_fusion:
             rewritten = rewrite(kernel)
             if rewritten is not kernel:  # a pass that finds nothing to do returns the kernel itself
-                verify(rewritten, name)
+                verify(rewritten, name, checked)
             kernel = rewritten
     roots = find_roots(kernel, options.disjoint)  # which argument each pointer comes from
     written, read = written_and_read(kernel, roots)

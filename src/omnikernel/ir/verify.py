@@ -34,26 +34,27 @@ _REASONS = {
 }
 
 
-def verify(kernel: Kernel, stage: str = "") -> None:
+def verify(kernel: Kernel, stage: str = "", checked: set[Op] | None = None) -> None:
     """Checks a kernel.
 
     Args:
         kernel: the kernel, as the reader or a pass made it.
         stage: what made it, for messages.
+        checked: the ops found right by themselves at an earlier stage, to which those of this one are added.
 
     Raises:
         UnsupportedOp: for an op that `ops.SCHEMA` has no row for.
         VerifyError: for anything else that is wrong, naming function, op and location.
     """
     for function in kernel.functions:
-        _Verifier(kernel, function, stage).run()
+        _Verifier(kernel, function, stage, set() if checked is None else checked).run()
 
 
 class _Verifier:
     """Walks one function with the set of values that are visible at each point."""
 
-    def __init__(self, kernel: Kernel, function: Function, stage: str) -> None:
-        self.kernel, self.function, self.stage = kernel, function, stage
+    def __init__(self, kernel: Kernel, function: Function, stage: str, checked: set[Op]) -> None:
+        self.kernel, self.function, self.stage, self.checked = kernel, function, stage, checked
         self.visible: set[Value] = set()
         self.defined: set[Value] = set()
 
@@ -110,13 +111,18 @@ class _Verifier:
             raise self.fail(f"block {block.label} is empty", parent)
         last = block.ops[-1]
         visible, schema = self.visible, SCHEMA
+        checked = self.checked
         for op in block.ops:
-            row = schema.get(op.name)
-            if row is None:
-                raise unsupported(f"op {op.name}", self.kernel.version, op.loc, self.function.name)
             for operand in op.operands:
                 if operand not in visible:
                     raise self.fail(f"{operand!r} is used where it is not defined", op)
+            if op in checked and op is not last:
+                for result in op.results:
+                    self.define(result, op, added)
+                continue
+            row = schema.get(op.name)
+            if row is None:
+                raise unsupported(f"op {op.name}", self.kernel.version, op.loc, self.function.name)
             self.counts(op, row)
             if row.terminator != (op is last):
                 raise self.fail(
@@ -132,6 +138,8 @@ class _Verifier:
             for region in op.regions:
                 self.region(region, op)
             self.rules(op)
+            if not (op.regions or row.terminator or op.name == "tt.call"):  # what depends on nothing around it
+                checked.add(op)
             for result in op.results:
                 self.define(result, op, added)
 

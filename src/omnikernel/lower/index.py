@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..ir.tile import Op, Value
 from ..ir.types import shape_of
@@ -31,10 +31,15 @@ class Ix:
     pattern: tuple[int, ...] = ()
     level: int = 0
     tag: int = 0
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Of the pattern only two lanes are hashed, and once: it is long, and indices are looked up all the time."""
+        made = hash((self.base.text, self.level, self.tag, self.pattern[1:2], self.pattern[-1:]))
+        object.__setattr__(self, "_hash", made)
 
     def __hash__(self) -> int:
-        """Of the pattern only two lanes: it is long, and indices are looked up all the time."""
-        return hash((self.base.text, self.level, self.tag, self.pattern[1:2], self.pattern[-1:]))
+        return self._hash
 
     @property
     def uniform(self) -> bool:

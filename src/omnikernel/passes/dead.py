@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
+
 from ..ir.ops import SCHEMA
-from ..ir.tile import Function, Op, Value, walk
+from ..ir.tile import Function, Op, walk
 
 _REDUCTION = ("tt.reduce", "tt.reduce.return")  # does nothing but what its region does
 
@@ -11,22 +14,17 @@ _REDUCTION = ("tt.reduce", "tt.reduce.return")  # does nothing but what its regi
 def dead_ops(function: Function) -> set[Op]:
     """The ops that may be dropped, those included that only others of them use."""
     ops = list(walk(function.body))
-    uses: dict[Value, int] = {}
-    for op in ops:
-        for value in op.operands:
-            uses[value] = uses.get(value, 0) + 1
-        for successor in op.successors:
-            for value in successor.operands:
-                uses[value] = uses.get(value, 0) + 1
+    uses = Counter(chain.from_iterable(op.operands for op in ops))
+    uses.update(chain.from_iterable(s.operands for op in ops if op.successors for s in op.successors))
     dead: set[Op] = set()
     for op in reversed(ops):
-        used = not op.results
         for result in op.results:
-            used = used or uses.get(result, 0) > 0
-        if not used and _without_effect(op):
-            dead.add(op)
-            for value in op.operands:
-                uses[value] -= 1
+            if uses.get(result):
+                break
+        else:
+            if op.results and _without_effect(op):
+                dead.add(op)
+                uses.subtract(op.operands)
     return dead
 
 

@@ -36,15 +36,17 @@ class _Exchange(Rewriter):
 
     def op(self, op: Op) -> list[Op]:
         built = self.rebuilt(op)
+        name = op.name
         made = [built]
-        if op.name == "arith.xori":
+        if name == "arith.xori":
             made = self.flip(built) or made
-        elif op.name in _CASTS:
+        elif name in _CASTS:
             made = self.cast(built) or made
-        elif op.name == "arith.select":
+        elif name == "arith.select":
             made = self.swap(built) or made
         for new in made:
-            self.made.update(dict.fromkeys(new.results, new))
+            for result in new.results:
+                self.made[result] = new
         return made
 
     def maker(self, value: Value, *names: str) -> Op | None:
