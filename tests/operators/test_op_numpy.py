@@ -97,13 +97,17 @@ def test_every_kind_of_argument():
 def test_a_dense_input_is_not_copied(monkeypatch):
     from omnikernel.ops import numpy as binding
 
-    seen = []
+    seen, copies = [], []
+    monkeypatch.setattr(binding, "dense", lambda value: copies.append(value) or value.copy())
     monkeypatch.setattr(
         binding.NumpyRun, "empty_like", lambda run, a: seen.append(a.value) or run.empty(a.shape, a.dtype)
     )
     scale(X)
     scale(X, factor=2.0)
+    everything(X, [X], X)
+    increment_(writable := X.copy())
     assert [value.ctypes.data for value in seen] == [X.ctypes.data] * 2
+    assert copies == [] and writable[0, 0] == 1
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,35 @@ _TAIL = """
 
 
 def install(module: ModuleType) -> None:
-    """Adapt `torch._inductor.runtime.triton_heuristics`."""
-    wrap(module.CachingAutotuner, "save_cpu_kernel", _save)
+    """Adapt `torch._inductor.runtime.triton_heuristics`; torch before 2.13 stores no kernels for the CPU."""
+    if hasattr(module.CachingAutotuner, "save_cpu_kernel"):
+        wrap(module.CachingAutotuner, "save_cpu_kernel", _save)
+
+
+def install_grids(module: ModuleType) -> None:
+    """Adapt `torch._inductor.codegen.cpp_wrapper_cpu`: autotuned kernels get the grid of the configuration that was chosen.
+
+    Of several grids torch 2.13 takes none, but 1, or the sizes that they are computed from.
+    """
+    if hasattr(module, "DeferredCpuTritonCallWrapper"):
+        wrap(module.DeferredCpuTritonCallWrapper, "_generate_launch", _with_grid)
+
+
+def _with_grid(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def generate_launch(self: Any, prefix: Any, names: list[str], grid: list[str], signature: dict[str, Any]) -> Any:
+        meta = self.inductor_meta or {}
+        if meta.get("grid_type") == "PrecomputedGrid":
+            from torch._inductor.codecache import CpuTritonKernelCache
+
+            stored: Any = CpuTritonKernelCache.get(self.kernel_name)
+            chosen = stored[_CHOSEN]
+            grid = next(g["cpp"] for g in meta["precomputed_grids"] if g["config"].items() <= chosen.items())
+        return stock(self, prefix, names, grid, signature)
+
+    return generate_launch
+
+
+_CHOSEN = "omnikernel_config"  # beside what Inductor keeps of a kernel
 
 
 def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,7 +125,13 @@ def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
         linked = SimpleNamespace(
             asm={**compiled.asm, **libraries(compiled)}, metadata=compiled.metadata, src=compiled.src
         )
-        return stock(self, SimpleNamespace(bin=linked))
+        saved = stock(self, SimpleNamespace(bin=linked))
+        from torch._inductor.codecache import CpuTritonKernelCache
+        from torch._inductor.runtime.triton_heuristics import config_to_dict
+
+        stored: Any = CpuTritonKernelCache.get(self.inductor_meta["kernel_name"])
+        stored[_CHOSEN] = config_to_dict(launcher.config)
+        return saved
 
     return save_cpu_kernel
 

@@ -34,10 +34,17 @@ def _adapt_ahead_of_time(module: ModuleType) -> None:
     aoti.install(module)
 
 
+def _adapt_grids(module: ModuleType) -> None:
+    from . import aoti
+
+    aoti.install_grids(module)
+
+
 _AFTER: dict[str, Callable[[ModuleType], None]] = {
     "triton.testing": _adapt_launches,
     "triton.runtime.interpreter": _adapt_interpreter,
     "torch._inductor.runtime.triton_heuristics": _adapt_ahead_of_time,
+    "torch._inductor.codegen.cpp_wrapper_cpu": _adapt_grids,
 }
 
 

@@ -20,6 +20,7 @@ from ..runtime.arrays import ITEMSIZE, ArrayView
 from .arrays import Array, DType
 from .formula import namespace_of
 from .launches import Checker, EagerRun, Place, call, innermost, plain, results_of
+from .numpy import dtype_of
 
 if TYPE_CHECKING:
     from .declare import Operator
@@ -133,6 +134,8 @@ class DeviceRun(EagerRun):
 
 def _dtype(space: Any, name: str) -> Any:
     found = getattr(space, name, None)
+    if found is None and dtype_of(name).isbuiltin == 1:  # CuPy takes NumPy's
+        return dtype_of(name)
     if found is None:
         raise ArgumentTypeError(f"{space.__name__} has no dtype named {name!r}")
     return found

@@ -27,10 +27,18 @@ def namespace(*arrays: Any) -> Any:
 
 
 def namespace_of(arrays: Iterable[Any]) -> Any:
-    """The array-API namespace of the first array of no library that is known by name; None where there is none."""
+    """The array-API namespace of the first array of no library that is known by name; None where there is none.
+
+    CuPy's arrays do not say theirs, but its module is one.
+    """
     for array in arrays:
-        if library_of(array) == "protocol" and hasattr(array, "__array_namespace__"):
+        if library_of(array) != "protocol":
+            continue
+        if hasattr(array, "__array_namespace__"):
             return array.__array_namespace__()
+        module = sys.modules.get(type(array).__module__.partition(".")[0])
+        if all(hasattr(module, name) for name in ("empty", "zeros", "from_dlpack")):
+            return module
     return None
 
 

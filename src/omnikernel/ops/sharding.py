@@ -62,7 +62,7 @@ def read_dimensions(schema: Schema, text: str, whole: Sequence[str]) -> Dimensio
     """
     inputs, arrow, outputs = text.partition("->")
     arrays = tuple(tuple(part.split()) for part in inputs.split(","))
-    results = tuple(tuple(part.split()) for part in outputs.split(","))
+    results = tuple(tuple(part.split()) for part in outputs.split(",")) if outputs.strip() else ()
     names = {name for one in (*arrays, *results) for name in one}
     expected = (len(schema.arrays), len(schema.results))
     if not arrow or (len(arrays), len(results)) != expected or any(schema.params[i].kind.many for i in schema.arrays):
@@ -90,13 +90,18 @@ def register(overload: Any, schema: Schema, rule: Callable[..., Any] | Dimension
     from torch.distributed.tensor._dtensor_spec import DTensorSpec
     from torch.distributed.tensor.experimental import register_sharding
 
+    def specs_of(args: Any, kwargs: Any) -> list[tuple[int, Any]]:
+        """The DTensors among the arguments, those in lists too, with the number of their parameter."""
+        bound = enumerate(schema.bind(args, kwargs))
+        items = ((i, item) for i, value in bound for item in (value if isinstance(value, (tuple, list)) else (value,)))
+        return [(i, item) for i, item in items if isinstance(item, DTensorSpec)]
+
     def replicated(*args: Any, **kwargs: Any) -> Any:
-        places = [Replicate() if isinstance(value, DTensorSpec) else None for value in args]
-        return [([Replicate()] * len(schema.results), places)]
+        return [([Replicate()] * len(schema.results), [Replicate() for _ in specs_of(args, kwargs)])]
 
     def along_names(*args: Any, **kwargs: Any) -> Any:
         assert isinstance(rule, Dimensions)
-        specs = {i: args[i] for i in schema.arrays if i < len(args) and isinstance(args[i], DTensorSpec)}
+        specs = dict(specs_of(args, kwargs))
         named = rule.named([len(specs[i].shape) if i in specs else None for i in schema.arrays])
         of = dict(zip(specs, named.arrays, strict=True))
 
@@ -105,12 +110,27 @@ def register(overload: Any, schema: Schema, rule: Callable[..., Any] | Dimension
 
         found = replicated(*args, **kwargs)
         for name in named.free():
-            inputs = [place(of[i], name) if i in of else None for i in range(len(args))]
-            found.append(([place(names, name) for names in named.results], inputs))
+            found.append(([place(names, name) for names in named.results], [place(of[i], name) for i in of]))
         return found
 
     chosen = along_names if isinstance(rule, Dimensions) else rule or replicated
-    register_sharding(overload)(chosen)
+
+    def in_place(*args: Any, **kwargs: Any) -> Any:
+        """What is written stays where it is: a part that was moved for the call would be written in vain."""
+        found = chosen(*args, **kwargs)
+        for position, (index, spec) in enumerate(specs_of(args, kwargs)):
+            if schema.params[index].mutated:
+                kept = [spec.placements[0]] if len(set(spec.placements)) == 1 else []
+                found = [way for way in found if [p for p in way[1] if p is not None][position] in kept]
+                if not found:
+                    raise OmnikernelError(
+                        f"operator {schema.name}: it writes {schema.params[index].name!r}, a DTensor placed {spec.placements}, and "
+                        f"no rule says that its parts can be written apart; give one by def_sharding, or redistribute it first"
+                    )
+        return found
+
+    writes = any(param.mutated for param in schema.params)
+    register_sharding(overload)(in_place if writes else chosen)
     # torch keeps what an earlier rule said of arguments that it has seen.
     known: Any = DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding
     for forget in (getattr(known, "cache_clear", None), getattr(_C, "_clear_DTensor_sharding_propagator_cache", None)):
