@@ -83,6 +83,11 @@ def add_to_each_(ys: list[Array], x: Array) -> None:
         add_scaled_kernel[blocks(y.size)](y, x, 1.0, y.size, BLOCK=64)
 
 
+@omnikernel.op("tests::add_in_place", mutates=("y",))
+def add_in_place(y: Array, x: Array) -> None:
+    add_scaled_kernel[blocks(y.size)](y, x, 1.0, y.size, BLOCK=64)
+
+
 def test_lists_and_none_first_in_numpy():
     assert np.array_equal(weighted_sum([X, 2 * X], (1.0, 2)), 5 * X)
     assert weighted_sum((X,), [0.5], dtype=np.float64, mode="mean").dtype == np.float64

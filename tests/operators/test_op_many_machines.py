@@ -15,6 +15,7 @@ dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
 from declared import outer, scale
+from test_op_arguments import add_in_place, product, weighted_sum
 mesh = init_device_mesh("cpu", (2,))
 torch.manual_seed(0)
 x, y = torch.rand(6), torch.rand(4)
@@ -34,6 +35,24 @@ with CommDebugMode() as comm:
     found = outer(dx.detach(), dy)
 assert comm.get_total_counts() == 0 and found.placements == (Shard(0),), "by names"
 assert torch.allclose(found.full_tensor(), torch.outer(x, y)), "by names"
+placed = lambda t, *places: distribute_tensor(t, mesh, list(places))
+total = weighted_sum([dx, placed(x, Replicate())], (1.0, 2.0), mode="mean")
+assert torch.allclose(total.full_tensor(), 1.5 * x), "a list"
+product(dx, y=placed(x, Shard(0))).sum().backward()
+assert torch.allclose(dx.grad.full_tensor() - y.sum(), x), "by keyword"
+written = placed(torch.zeros(6), Replicate())
+add_in_place(written, placed(x, Shard(0)))
+assert torch.equal(written.full_tensor(), x), "in place"
+written = placed(torch.zeros(6), Shard(0))
+try:
+    add_in_place(written, dx.detach())
+    raise SystemExit("written in vain")
+except Exception as error:
+    assert "it writes 'y', a DTensor placed (Shard(dim=0),), and no rule" in str(error), error
+add_in_place.def_sharding("i, i ->")
+with CommDebugMode() as comm:
+    add_in_place(written, dx.detach())
+assert comm.get_total_counts() == 0 and torch.equal(written.full_tensor(), x), "in place, by names"
 dist.destroy_process_group()
 print("fine")
 """

@@ -268,13 +268,22 @@ def test_all_arrays_are_on_one_device(a_driver):
 def test_what_the_library_cannot_do(a_driver, monkeypatch):
     with pytest.raises(ArgumentTypeError, match="no out="):
         scale(DeviceMemory(X), out=DeviceMemory(X))
-    with pytest.raises(ArgumentTypeError, match="cupy has no dtype named 'float64'"):
-        everything(DeviceMemory(X), [], dtype="float64")
+    with pytest.raises(ArgumentTypeError, match="cupy has no dtype named 'bfloat16'"):
+        everything(DeviceMemory(X), [], dtype="bfloat16")
     with pytest.raises(ArgumentValueError, match="expected a dense array, got one of strides"):
         increment_(DeviceMemory(X.T))
     monkeypatch.delattr(DeviceMemory, "__array_namespace__")
     with pytest.raises(ArgumentTypeError, match="has no array-API namespace"):
         scale(DeviceMemory(X))
+
+
+def test_cupys_module_is_its_namespace(a_driver, monkeypatch):
+    """As CuPy 14 has it: its arrays do not say their namespace."""
+    module = types.SimpleNamespace(**vars(SPACE), from_dlpack=None)
+    monkeypatch.delattr(DeviceMemory, "__array_namespace__")
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    found = double(DeviceMemory(X))
+    assert type(found) is DeviceMemory and (found.array == 2 * X).all()
 
 
 def test_triton_gets_addresses_and_the_stream_of_the_library(a_driver, monkeypatch):
