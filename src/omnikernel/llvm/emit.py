@@ -76,7 +76,7 @@ class Builder:
         self.closed = False  # the current block has its terminator
         self._next = 0
         self._true: LValue | None = None
-        self._scratch: dict[int, LValue] = {}
+        self._scratch: dict[tuple[int, str], LValue] = {}
         self._constants: set[str] = set()  # names of what LLVM may find to be constant, the same in all lanes
         self._partly: set[str] = set()  # of vectors in which it may know some lanes and not the others
 
@@ -161,12 +161,12 @@ class Builder:
         self.slots.append(f"  {name} = alloca {type_}" + (f", align {align}" if align else ""))
         return LValue(name, PTR)
 
-    def scratch(self, type_: LType) -> LValue:
-        """A stack slot for a vector that is read back at once: all of a size share one."""
-        size = type_.bits * type_.lanes // 8
-        if size not in self._scratch:
-            self._scratch[size] = self.slot(f"[{size} x i8]", "scratch", 64)
-        return self._scratch[size]
+    def scratch(self, type_: LType, purpose: str = "scratch") -> LValue:
+        """A stack slot for a vector that is read back at once: all of a size and a purpose share one."""
+        key = (type_.bits * type_.lanes // 8, purpose)
+        if key not in self._scratch:
+            self._scratch[key] = self.slot(f"[{key[0]} x i8]", purpose, 64)
+        return self._scratch[key]
 
     # --- structured control ----------------------------------------------------------------------------------------------
 

@@ -61,6 +61,7 @@ class Nest:
         self.roots = roots
         self.masks = masks
         self.aligned = aligned
+        self.holds = True  # in the version being written the masks that are bounds hold
         self.masked = masked
         self.repeat = repeat
 
@@ -133,6 +134,7 @@ class Nest:
         def chunk(ix: Ix, carried: list[LValue], holds: bool, make: Carry) -> Sequence[LValue]:
             ev = self.ev
             saved = ev.known, ev.linear_remainders, ev.known_level
+            self.holds = holds
             with ev.opened() as level:
                 here = index[dim] = Ix(ix.base, ix.pattern, level, ix.tag)
                 if holds and known:

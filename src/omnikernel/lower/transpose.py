@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..ir.ops import SCHEMA
 from ..ir.tile import Value
 from ..ir.types import shape_of
-from ..llvm.emit import I64, Builder, LValue
+from ..llvm.emit import I64, Builder, LType, LValue
 from .evaluate import Address, Buffer, Evaluator
 from .index import Index, Ix
 from .memory import to_memory
@@ -92,9 +92,29 @@ def materialise_turned(fl: FunctionLowering, value: Value, buffer: Buffer, dim: 
     nest.lanes = size
     index = shape_index(shape)
     align = buffer.memory.bits // 8
+    scalar = buffer.memory.scalar
+
+    def evaluated(column: Ix) -> LValue:
+        return to_memory(ev, ev.spread(ev.evaluate(value, (*index[:last], column)), size), buffer.wide)
+
+    def one_by_one() -> list[LValue]:
+        """The vectors by a loop and over the stack: masked accesses are rare, and long where they are written out."""
+        kept = b.scratch(LType(scalar, size * size), "square")
+        first = columns[0].base
+
+        def put(j: LValue) -> None:
+            with ev.opened() as level:
+                with ev.at(level):
+                    column = Ix(b.add(first, j), (), level)
+                vector = evaluated(column)
+                b.store(vector, b.gep(scalar, kept, b.mul(j, b.integer(I64, size))), align)
+
+        b.repeat(size, 1, put)
+        places = [b.gep(scalar, kept, b.integer(I64, j * size)) for j in range(size)]
+        return [b.load(LType(scalar, size), place, align) for place in places]
 
     def square(carried: list[LValue]) -> list[LValue]:
-        vectors = [to_memory(ev, ev.spread(ev.evaluate(v, at), size), buffer.wide) for v, at in roots(tuple(index))]
+        vectors = [evaluated(column) for column in columns] if nest.holds else one_by_one()
         corner = [Ix(ix.base, (), ix.level, ix.tag) if d == dim else ix for d, ix in enumerate(index)]
         corner[last] = columns[0]
         address = Address(buffer.pointer, 0, ev.buffer_form(buffer, tuple(corner)))
