@@ -226,6 +226,7 @@ class FunctionLowering:
         scalar: bool = False,
         repeatable: bool = False,
         masked: bool = False,
+        lane_dim: int | None = None,
     ) -> None:
         """Run a step for every chunk of lanes of a shape.
 
@@ -237,6 +238,7 @@ class FunctionLowering:
             masks: the masks of its stores.
             scalar: element by element, without lanes.
             repeatable: a step may run twice.
+            lane_dim: the dimension that lanes run along, where it has been chosen; no matter for a cube.
             masked: a step does nothing where all of the masks are off.
         """
         ev = Evaluator(self)
@@ -256,7 +258,10 @@ class FunctionLowering:
             return roots
 
         everything = [*values, *stores, *masks]
-        dim = -1 if scalar else 0 if flat else choose_lane_dim(ev, shape, at(everything), at(stores))
+        if scalar or flat:
+            dim = -1 if scalar else 0
+        else:
+            dim = choose_lane_dim(ev, shape, at(everything), at(stores)) if lane_dim is None else lane_dim
         aligned = at(stores[:1]) if repeatable and not flat else None
         nest = Nest(ev, shape, dim, at(everything), at(masks), aligned, masked=masked)
         if flat:
@@ -279,7 +284,7 @@ class FunctionLowering:
         if turns(self, value, dim):
             materialise_turned(self, value, buffer, dim)
         else:
-            self.nest(type_.shape, [value], lambda ev, index: self.keep_lanes(ev, buffer, value, index))
+            self.nest(type_.shape, [value], lambda ev, index: self.keep_lanes(ev, buffer, value, index), lane_dim=dim)
         return buffer
 
     def is_wide(self, value: Value) -> bool:
