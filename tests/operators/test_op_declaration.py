@@ -124,6 +124,19 @@ def test_what_cannot_be_decided_at_declaration_is_found_at_the_first_call():
         undecided(np.zeros(4, np.float32))
 
 
+def test_a_view_by_numpy_s_own_functions_is_found_at_the_first_call():
+    @omnikernel.op("tests::undecided_view")
+    def undecided_view(x: Array, step: int = 1) -> Array:
+        if x.shape[0] != 4:
+            raise ValueError("four")
+        return x.value[::step] if step < 3 else x.value + 1
+
+    for call in (undecided_view, lambda x: undecided_view(x, step=2)):
+        with pytest.raises(AliasError, match="result 0 shares memory with the input 'x'"):
+            call(np.zeros(4, np.float32))
+    assert undecided_view(np.zeros(4, np.float32), 3).all()
+
+
 def test_nothing_is_launched_at_declaration():
     ran = []
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import ArgumentTypeError, ArgumentValueError
 from ..runtime.arrays import as_numpy, view_at
 from .arrays import Array, DType, state
-from .launches import Checker, EagerRun, OffMixin, Place, call, results_of
+from .launches import AliasError, Checker, EagerRun, OffMixin, Place, call, results_of
 
 if TYPE_CHECKING:
     from .declare import Operator
@@ -216,7 +216,9 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
             state.run = before
         if single and type(returned) is NumpyArray and returned.source < 0:
             return returned.value
-        return _packed(op, results_of(schema, returned))
+        results = results_of(schema, returned)
+        _check_memory(op, args, returned, results)
+        return _packed(op, results)
 
     def slow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = kwargs.pop("out", None) if "out" in kwargs and all(p.name != "out" for p in params) else None
@@ -226,6 +228,21 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         return run_on(op, bound, out)
 
     return handle
+
+
+def _check_memory(op: Operator, bound: Sequence[Any], returned: Any, results: Sequence[Any]) -> None:
+    """A result that the function made by NumPy's functions may still be a view of an input."""
+    items = returned if isinstance(returned, (tuple, list)) else (returned,)
+    for index, (item, result) in enumerate(zip(items, results, strict=False)):
+        if isinstance(item, Array) or not isinstance(result, np.ndarray):
+            continue
+        for param, value in zip(op.schema.params, bound, strict=False):
+            inputs = value if isinstance(value, (tuple, list)) else (value,)
+            if any(isinstance(one, np.ndarray) and np.may_share_memory(one, result) for one in inputs):
+                raise AliasError(
+                    f"operator {op.name}: result {index} shares memory with the input {param.name!r}; return a new array, or "
+                    f"declare mutates=({param.name!r},) and -> None"
+                )
 
 
 def _packed(op: Operator, results: tuple[Any, ...]) -> Any:
@@ -261,6 +278,7 @@ def run_on(
         run.outs, late = _outs(op, bound, args, kwargs, [_target(op, item) for item in given])
     returned = call(op.function, run, args, kwargs)
     results = results_of(schema, returned)
+    _check_memory(op, bound, returned, results)
     op.check_wrote(run)
     for target, copy in copied:
         target[...] = copy
