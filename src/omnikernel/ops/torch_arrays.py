@@ -93,6 +93,8 @@ class TorchRun(EagerRun):
     def empty_like(self, array: Array) -> Array:
         """A new dense tensor."""
         value = array.value
+        if type(value) is torch.Tensor and value.is_contiguous():  # dense as it is, and torch reads one argument less
+            return TorchArray(torch.empty_like(value))
         return TorchArray(torch.empty_like(value, memory_format=torch.contiguous_format))
 
     def zeros(self, shape: tuple[int, ...], dtype: DType) -> Array:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .declare import Operator
 
 _C: Any = torch._C
+MISSED = object()  # what `TorchBinding.quick` gives for a call that it does not handle
 
 
 class TorchBinding:
@@ -33,6 +34,7 @@ class TorchBinding:
 
     def __init__(self, op: Operator) -> None:
         self.op = op
+        self.quick: Callable[[tuple[Any, ...]], Any] | None = None  # a direct call on plain tensors
         self.namespace, _, self.short = op.name.partition("::")
         self.lib: Any = cast(Any, torch.library.Library)(self.namespace, "FRAGMENT")
         tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
@@ -71,6 +73,11 @@ class TorchBinding:
         register(self.overload, self.op.schema, self.op.sharding_rule)
 
     # ---- kernels of the dispatcher ----
+
+    def autograd(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        """Any tensors: where none needs a gradient and nothing watches, what the kernels below would do, at once."""
+        found = MISSED if kwargs or self.quick is None else self.quick(args)
+        return self._differentiated(keyset, *args, **kwargs) if found is MISSED else found
 
     def eager(self, *args: Any, **kwargs: Any) -> Any:
         """Real tensors: run the function and its launches."""
