@@ -214,7 +214,9 @@ def test_a_vmap_rule_of_the_user():
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_compiled_with_gradients_and_dynamic_shapes(backend):
     needs_compiler(backend)
-    counter = torch._dynamo.testing.CompileCounterWithBackend(backend)
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    counter = CompileCounterWithBackend(backend)
     compiled = torch.compile(
         lambda x, y: outer(scale(x, 3.0) + 1, y) * 2, backend=counter, fullgraph=True, dynamic=True
     )

@@ -180,3 +180,37 @@ def test_arrays_of_an_operator() -> None:
     for wrong in ((), ("x", "y"), ("x", 1, 2)):
         with pytest.raises(TypeError):
             Array(*wrong)
+
+
+@triton.jit
+def repeated(x, out, steps, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + i)
+    for _ in range(steps):
+        value = value * 0.5 + 1.0
+    tl.store(out + i, value)
+
+
+def test_threads_go_by_what_launches_took() -> None:
+    """How long a loop is cannot be told beforehand where it is an argument."""
+    native: Any = pool.native()
+    x = np.linspace(0, 9, 16 * 8, dtype=np.float32)
+    one, two = np.zeros_like(x), np.zeros_like(x)
+    before = native.get_num_threads()
+
+    def shared(steps: int, out: np.ndarray, count: int) -> int:
+        start = native.shared_launches()
+        for _ in range(count):
+            repeated[(16,)](x, out, steps, BLOCK=8)
+        return int(native.shared_launches() - start)
+
+    try:
+        native.set_num_threads(1)
+        assert shared(50_000, one, 3) == 0
+        native.set_num_threads(2)
+        assert shared(50_000, two, 20) > 0
+        assert np.array_equal(one, two)
+        shared(2, two, 60)
+        assert shared(2, two, 40) < 40
+    finally:
+        native.set_num_threads(before)

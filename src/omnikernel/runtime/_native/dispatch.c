@@ -116,7 +116,7 @@ static PyObject *launch_with(Table *table, PyObject *function, PyObject *grid, c
     int debug;
     Entry *entry = NULL;
     if (ok_plain_context(function, &debug) && ok_read_call(table, given, debug, &call)) entry = find(table, &call);
-    const Variant *variant = entry && ok_still_valid(function, entry) ? ok_plan_call(entry, &call, slots) : NULL;
+    Variant *variant = entry && ok_still_valid(function, entry) ? ok_plan_call(entry, &call, slots) : NULL;
     if (!variant || writes_a_source(entry, sources)) {
         PyErr_Clear();
         return NULL;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define MEASURED_EACH 8
+
 static PyTypeObject *entry_type;
 
 static int fits(const Argument *argument, int bits) {
@@ -54,8 +56,16 @@ static int is_disjoint(const Entry *entry, const Call *call) {
     return 1;
 }
 
-int ok_run_variant(const Entry *entry, const Variant *variant, const uint64_t *slots, const int32_t grid[3]) {
+/* The estimate knows nothing of loops whose length is an argument. The clock costs something, so short launches are not
+ * measured every time; one that was disturbed counts half, and so is forgotten soon. */
+static void learn(Variant *variant, const ok_launch *launch) {
+    variant->launches++;
+    if (launch->took > 0) variant->cost = variant->cost > 0 ? (variant->cost + launch->took) / 2 : variant->cost;
+}
+
+int ok_run_variant(const Entry *entry, Variant *variant, const uint64_t *slots, const int32_t grid[3]) {
     ok_launch launch = {variant->kernel, slots, {grid[0], grid[1], grid[2]}, 0, variant->arena_bytes, variant->cost};
+    launch.measure = variant->launches % MEASURED_EACH == 0;
     int32_t fault[3] = {0, 0, 0}, status = 0;
     launch.programs = (int64_t)grid[0] * grid[1];
     if (grid[2] != 0 && launch.programs > INT64_MAX / grid[2]) {
@@ -67,6 +77,7 @@ int ok_run_variant(const Entry *entry, const Variant *variant, const uint64_t *s
     Py_BEGIN_ALLOW_THREADS
     status = ok_pool_run(&launch, fault);
     Py_END_ALLOW_THREADS
+    learn(variant, &launch);
     if (status == 0) return 0;
     if (status == OK_NO_MEMORY) {
         PyErr_NoMemory();
@@ -79,9 +90,9 @@ int ok_run_variant(const Entry *entry, const Variant *variant, const uint64_t *s
     return -1;
 }
 
-const Variant *ok_plan_call(const Entry *entry, Call *call, uint64_t *slots) {
+Variant *ok_plan_call(Entry *entry, Call *call, uint64_t *slots) {
     if (!fill_slots(entry, call, slots)) return NULL;
-    const Variant *variant = &entry->variant[is_disjoint(entry, call)];
+    Variant *variant = &entry->variant[is_disjoint(entry, call)];
     return variant->kernel ? variant : NULL;
 }
 

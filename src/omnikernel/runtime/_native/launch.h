@@ -17,7 +17,8 @@ typedef struct {
 typedef struct {
     ok_kernel kernel; /* NULL: not compiled yet */
     size_t arena_bytes;
-    double cost;
+    double cost; /* estimated at first, then by what launches took */
+    unsigned launches;
 } Variant;
 
 typedef struct {
@@ -40,9 +41,9 @@ Entry *ok_make_entry(PyObject *const *keep, int kept, PyObject *compiled, PyObje
 /* 1 where the source of every slot is one of `count` arguments. */
 int ok_entry_covers(const Entry *entry, int count);
 /* Fills the slots from the arguments of a call; the code to run, NULL where the stock path must look (and report). */
-const Variant *ok_plan_call(const Entry *entry, Call *call, uint64_t *slots);
+Variant *ok_plan_call(Entry *entry, Call *call, uint64_t *slots);
 /* Runs the programs of a grid. 0: done; -1: with an exception. */
-int ok_run_variant(const Entry *entry, const Variant *variant, const uint64_t *slots, const int32_t grid[3]);
+int ok_run_variant(const Entry *entry, Variant *variant, const uint64_t *slots, const int32_t grid[3]);
 int ok_entry_init(void);
 
 /* ---- context.c ---- */

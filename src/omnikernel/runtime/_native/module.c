@@ -11,7 +11,7 @@ static PyObject *run(PyObject *self, PyObject *args) {
     unsigned long long address;
     Py_buffer slots;
     Py_ssize_t arena_bytes;
-    ok_launch launch;
+    ok_launch launch = {0};
     int32_t fault[3] = {0, 0, 0}, status;
     (void)self;
     if (!PyArg_ParseTuple(args, "Ky*(iii)nd", &address, &slots, &launch.grid[0], &launch.grid[1], &launch.grid[2],
@@ -50,6 +50,12 @@ static PyObject *get_num_threads(PyObject *self, PyObject *unused) {
     return PyLong_FromLong(ok_pool_threads());
 }
 
+static PyObject *shared_launches(PyObject *self, PyObject *unused) {
+    (void)self;
+    (void)unused;
+    return PyLong_FromLongLong((long long)ok_pool_shared());
+}
+
 /* What C++ calls for ok::parallel_for; needs no GIL. */
 static void pool_for(ok_kernel kernel, const uint64_t *args, int64_t chunks) {
     int32_t fault[3] = {0, 0, 0};
@@ -67,6 +73,7 @@ static PyMethodDef methods[] = {
     {"run", run, METH_VARARGS, run_doc},
     {"set_num_threads", set_num_threads, METH_O, "set_num_threads(n): threads a launch may use."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "get_num_threads() -> int"},
+    {"shared_launches", shared_launches, METH_NOARGS, "shared_launches() -> int: how many launches threads shared so far."},
     {"pool_address", pool_address, METH_NOARGS, "pool_address() -> int: the pool, for C++: void (kernel, args, chunks)."},
     {"setup_numpy", ok_setup_numpy, METH_VARARGS,
      "setup_numpy(type, sample, address, shape, strides, dtype, writeable) -> bool: is the layout as declared?"},

@@ -19,7 +19,8 @@
 typedef int32_t (*ok_kernel)(const uint64_t *args, const int32_t grid[3], int64_t first, int64_t last, void *arena,
                              void *fault);
 
-/* One launch. `cost` is the estimated nanoseconds of one program, 0 where unknown. */
+/* One launch. `cost` is the estimated nanoseconds of one program, 0 where unknown. After a launch `took` is what they were,
+ * on one thread; 0 where that was not measured, which happens only if `measure` is not set. */
 typedef struct {
     ok_kernel kernel;
     const uint64_t *args;
@@ -27,18 +28,22 @@ typedef struct {
     int64_t programs;
     size_t arena_bytes;
     double cost;
+    double took;
+    int measure;
 } ok_launch;
 
 #define OK_NO_MEMORY (-1)
 
 /* Runs every program of the launch once, in increasing order of hand-out, and waits for them. Needs no GIL.
  * Returns 0, the number of the failed assert with the program's x, y, z in `fault`, or OK_NO_MEMORY. */
-int32_t ok_pool_run(const ok_launch *launch, int32_t fault[3]);
+int32_t ok_pool_run(ok_launch *launch, int32_t fault[3]);
 int ok_pool_init(void);
 /* 64-byte aligned scratch of the calling thread, kept for its next launch; NULL where memory is out. */
 void *ok_thread_arena(size_t bytes);
 void ok_pool_set_threads(int threads);
 int ok_pool_threads(void);
+/* Launches that more than one thread was asked to take part in. */
+int64_t ok_pool_shared(void);
 
 /* What a launch needs of an array. `high` is past the last byte; an empty array has low == high. */
 typedef struct {

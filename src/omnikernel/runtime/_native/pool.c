@@ -19,6 +19,8 @@
 #include <time.h>
 
 #define INLINE_BELOW_NS 30000.0
+#define ROW_FROM_NS 10000.0 /* in a row of launches, which need no wake-up, threads pay from here on */
+#define ROW_AFTER 8
 #define CHUNKS_PER_THREAD 16
 #define WORKER_SPIN_NS 20000
 #define CALLER_SPIN_NS 50000
@@ -36,6 +38,7 @@ static struct {
     pthread_cond_t work;
     pthread_cond_t finished;
     int workers; /* started; touched by the owner only */
+    _Atomic int64_t shared; /* launches so far */
     /* The live launch; written by the owner while `unclaimed` is zero. */
     ok_launch launch;
     int64_t chunk;
@@ -204,6 +207,7 @@ static int32_t run_inline(const ok_launch *launch, int32_t fault[3]) {
 }
 
 static int32_t run_shared(const ok_launch *launch, int threads, int32_t fault[3]) {
+    atomic_fetch_add(&pool.shared, 1);
     int64_t chunk = launch->programs / ((int64_t)threads * CHUNKS_PER_THREAD);
     pool.launch = *launch;
     pool.chunk = chunk < 1 ? 1 : chunk;
@@ -221,16 +225,45 @@ static int32_t run_shared(const ok_launch *launch, int threads, int32_t fault[3]
     return pool.status;
 }
 
-int32_t ok_pool_run(const ok_launch *launch, int32_t fault[3]) {
+/* ---- on how many threads ---- */
+
+static _Thread_local struct {
+    int64_t end; /* of the last launch, if it was worth threads in a row */
+    int length;
+} row;
+
+/* Launches that follow each other find the workers awake: after some, shorter ones are worth sharing. */
+static int is_in_a_row(double total, int64_t start) {
+    if (total < ROW_FROM_NS) return 0;
+    row.length = start - row.end < WORKER_SPIN_NS / 2 ? row.length + 1 : 0;
+    return row.length >= ROW_AFTER;
+}
+
+static int32_t run_on_one(ok_launch *launch, int64_t start, int32_t fault[3]) {
+    int32_t status = run_inline(launch, fault);
+    if (!start) return status;
+    row.end = now_ns();
+    launch->took = (double)(row.end - start) / (double)launch->programs;
+    return status;
+}
+
+int32_t ok_pool_run(ok_launch *launch, int32_t fault[3]) {
     int threads = atomic_load(&pool.threads);
+    launch->took = 0;
     if (launch->programs <= 0) return 0;
     if (launch->programs < threads) threads = (int)launch->programs;
-    int small = launch->cost > 0 && launch->cost * (double)launch->programs < INLINE_BELOW_NS;
+    if (threads < 2) return run_inline(launch, fault);
+    double total = launch->cost * (double)launch->programs;
+    int64_t start = launch->measure || total >= ROW_FROM_NS ? now_ns() : 0;
+    int small = launch->cost > 0 && total < INLINE_BELOW_NS && !is_in_a_row(total, start);
     int idle = 0;
-    if (threads < 2 || small || !atomic_compare_exchange_strong(&pool.busy, &idle, 1)) return run_inline(launch, fault);
+    if (small) return run_on_one(launch, start, fault);
+    if (!atomic_compare_exchange_strong(&pool.busy, &idle, 1)) return run_inline(launch, fault);
     threads = 1 + ensure_workers(threads - 1);
     int32_t status = threads < 2 ? run_inline(launch, fault) : run_shared(launch, threads, fault);
     atomic_store(&pool.busy, 0);
+    row.end = now_ns();
+    if (start) launch->took = (double)(row.end - start) * threads / (double)launch->programs;
     return status;
 }
 
@@ -266,3 +299,5 @@ void ok_pool_set_threads(int threads) {
 }
 
 int ok_pool_threads(void) { return atomic_load(&pool.threads); }
+
+int64_t ok_pool_shared(void) { return atomic_load(&pool.shared); }

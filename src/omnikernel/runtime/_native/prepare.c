@@ -50,7 +50,7 @@ static int run_directly(const Prepared *prepared, PyObject *args) {
     uint64_t slots[MAX_ARGS];
     int32_t extents[3];
     int debug;
-    const Variant *variant = NULL;
+    Variant *variant = NULL;
     if (ok_plain_context(prepared->function, &debug) && ok_read_arguments(args, debug, &call) &&
         same_key(prepared, &call) && ok_still_valid(prepared->function, prepared->entry))
         variant = ok_plan_call(prepared->entry, &call, slots);
