@@ -47,6 +47,31 @@ def test_direct_calls_and_the_dispatcher_agree(x):
     assert scale(x).is_contiguous()
 
 
+def test_the_dispatcher_takes_a_shorter_way_where_nothing_watches():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    seen = []
+    call, leaf = torch.ops.tests.scale, X.clone().requires_grad_()
+    with Watch():
+        assert torch.equal(call(X, 3.0), 3 * X)
+    assert "tests.scale.default" in seen
+    assert call(leaf, 3.0).requires_grad
+    with torch.no_grad():
+        assert not call(leaf, 3.0).requires_grad
+    with torch.inference_mode():
+        assert call(X).is_inference()
+    assert call(X.to("meta")).device.type == "meta"
+    assert torch.equal(torch.vmap(call)(X), 2 * X)
+    with torch.profiler.profile() as profile:
+        call(X)
+    assert any(event.key == "tests::scale" for event in profile.key_averages())
+
+
 @pytest.mark.parametrize("x", VIEWS)
 def test_opcheck(x):
     assert set(torch.library.opcheck(torch.ops.tests.scale.default, (x.clone().requires_grad_(), 3.0)).values()) == {

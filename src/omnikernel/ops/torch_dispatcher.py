@@ -47,7 +47,8 @@ class TorchBinding:
         self.lib.impl(self.short, self._transformed(), "FuncTorchDynamicLayerFrontMode")
         self.lib._register_torch_dispatch_rule(self.short, FunctionalTensorMode, self.functional)
         self._rules = Rules(op)
-        self.lib.impl(self.short, autograd_kernel(self, self._rules), "Autograd", with_keyset=True)
+        self._differentiated = autograd_kernel(self, self._rules)
+        self.lib.impl(self.short, self.autograd, "Autograd", with_keyset=True)
         after_import.when_loaded("torch.distributed.tensor", self._shard)
         self.refresh()
 
