@@ -35,6 +35,12 @@ class Ahead:
     lines: int
     across: int
 
+    def instead(self, b: Builder, packed: LValue, there: LValue) -> Ahead:
+        """The tile as it lies packed, at an address, where it is there already."""
+        start = b.select(there, packed, self.start)
+        stride = b.select(there, b.integer(I64, LINE * self.across), self.stride)
+        return Ahead(start, stride, self.lines, self.across)
+
     def fetch(self, b: Builder, number: LValue, blocks: int) -> None:
         """Ask for block `number`'s share of the lines, of `blocks` in all (both are powers of two)."""
         each = max(1, self.lines // blocks)

@@ -99,6 +99,8 @@ def lower_for(fl: FunctionLowering, op: Op) -> None:
             assign(fl, [(buffers[i], end.operands[i]) for i in buffers], [args[i] for i in buffers])
         return following
 
+    if fl.schedule.shared:
+        fl.preheaders[op] = b.section()
     after = b.loop(low, high, step, [fl.raw(inits[i]) for i in scalars], trip, unsigned=unsigned)
     fl.trips = trips
     for i, value in zip(scalars, after, strict=True):

@@ -19,6 +19,7 @@ from .bounds import first_off
 from .dot_bytes import multiply_bytes, takes
 from .evaluate import Buffer, Evaluator
 from .function import FunctionLowering, statement
+from .panels import place
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,12 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
     total = accumulator_type(op)
     narrow = op.result.type.element != total
     bytes_ = takes(fl, op)
-    following = expected(fl, op)
     left = right = None
-    if not bytes_:
-        left, right = packed(fl, op.operands[0], total), packed(fl, op.operands[1], total, panel(fl, op, total))
+    if bytes_:
+        following = [ahead for v in op.operands[:2] if (ahead := expected(fl, v))]
+    else:
+        (left, before), (right, after) = packed(fl, op, 0, total), packed(fl, op, 1, total, panel(fl, op, total))
+        following = [ahead for ahead in (before, after) if ahead]
     shape = shape_of(op.result.type)
     target = fl.in_place.get(op)
     if target is None or narrow:
@@ -87,10 +90,9 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
         fl.bind(op.result, target)
 
 
-def expected(fl: FunctionLowering, op: Op) -> list[Ahead]:
-    """The tiles that the loop around a product will load for it next."""
-    found = [expect(fl, v) for v in op.operands[:2] if not isinstance(fl.bindings.get(v), Buffer)]
-    return [ahead for ahead in found if ahead is not None]
+def expected(fl: FunctionLowering, value: Value) -> Ahead | None:
+    """The tile that the loop around a product will load for an operand next."""
+    return None if isinstance(fl.bindings.get(value), Buffer) else expect(fl, value)
 
 
 def seen(fl: FunctionLowering, op: Op) -> tuple[LValue | None, LValue | None]:
@@ -130,19 +132,35 @@ def panel(fl: FunctionLowering, op: Op, total: Scalar) -> int:
     return width if width < n else 0
 
 
-def packed(fl: FunctionLowering, value: Value, total: Scalar, panel: int = 0) -> Buffer:
-    """An operand in the accumulator's type: row-major, or in panels of columns where it is packed here."""
+def packed(fl: FunctionLowering, op: Op, number: int, total: Scalar, panel: int = 0) -> tuple[Buffer, Ahead | None]:
+    """An operand in the accumulator's type: row-major, or in panels of columns where it is packed here.
+
+    With it comes what is to be fetched for the next trip of the loop.
+    """
+    b, value = fl.b, op.operands[number]
     element = element_of(value.type)
     fl.settle([value], shape_of(value.type), keep=False)
     binding = fl.bindings.get(value)
     if isinstance(binding, Buffer) and (binding.wide or element == total):
-        return binding
+        return binding, None
     assert isinstance(value.type, Tensor) and isinstance(element, Scalar)
+    ahead = expected(fl, value)
     if element != total and not (element.is_float and total == F32):
         value, element = widened(fl, value, element, total), total
     assert isinstance(value.type, Tensor)
-    room = fl.buffer(value.type.shape, element, wide=element != total)
-    return fl.materialise(value, replace(room, panel=panel))
+    where = place(fl, op, number, value.type.size * total.bytes)
+    if where is None:
+        room = fl.buffer(value.type.shape, element, wide=element != total)
+        return fl.materialise(value, replace(room, panel=panel)), ahead
+    room = Buffer(where.pointer, value.type.shape, element, element != total, panel)
+
+    def pack() -> None:
+        fl.materialise(value, room)
+
+    b.when(b.not_(where.ready), pack)
+    if where.following is None:
+        return room, None
+    return room, ahead and ahead.instead(b, *where.following)
 
 
 def widened(fl: FunctionLowering, value: Value, element: Scalar, total: Scalar) -> Value:

@@ -15,7 +15,7 @@ from ..errors import UnsupportedOp
 from ..ir.ops import SCHEMA
 from ..ir.tile import Block, Constant, Kernel, Op, Region, Value
 from ..ir.types import Pointer, Scalar, Tensor, element_of, shape_of
-from ..llvm.emit import I32, I64, PTR, Builder, LType, LValue
+from ..llvm.emit import I32, I64, PTR, Builder, LType, LValue, Section
 from ..passes.schedule import Keep, Schedule, is_lazy
 from .evaluate import Buffer, Evaluator, evaluate_elementwise, memory_type
 from .index import Add, Bits, Index, operand_index, operand_indices, reshape_index, symbolic_add, symbolic_bits
@@ -92,7 +92,10 @@ class FunctionLowering:
         self.schedules = schedules
         self.schedule = schedules[kernel.entry.name]
         self.arena = Arena()
-        self.arena_pointer = arena
+        self.lasting_pointer = arena
+        self.arena_pointer = LValue("%stack", PTR) if self.schedule.shared else arena  # behind what lasts
+        self.lasting_bytes = 0
+        self.preheaders: dict[Op, Section] = {}  # places before the first trip of a loop
         self.vector_bits = vector_bits
         self.dummy = b.slot("[64 x i8]", "dummy", 64)
         self.bindings: dict[Value, Lanes | Buffer] = {}
@@ -202,6 +205,13 @@ class FunctionLowering:
         offset = self.arena.take(size)
         pointer = self.b.gep("i8", self.arena_pointer, self.b.integer(I64, offset))
         return Buffer(pointer, tuple(shape), element, wide)
+
+    def lasting(self, size: int) -> LValue:
+        """Memory that stays as it is from program to program, 64-byte aligned, for a multiple of 64 bytes."""
+        name = self.b.fresh("lasting")
+        self.b.slots.append(f"  %{name} = getelementptr i8, {self.lasting_pointer}, i64 {self.lasting_bytes}")
+        self.lasting_bytes += size
+        return LValue(f"%{name}", PTR)
 
     @contextmanager
     def scope(self) -> Iterator[None]:

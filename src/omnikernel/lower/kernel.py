@@ -75,8 +75,10 @@ def lower_kernel(
     b.loop(first, LValue("%last", I64), 1, start, program)
     release(fl, fl.schedule.deferred)
     b.ret(b.integer(I32, 0))
+    if fl.arena_pointer is not fl.lasting_pointer:
+        b.slots.append(f"  {fl.arena_pointer.text} = getelementptr i8, {fl.lasting_pointer}, i64 {fl.lasting_bytes}")
     b.function(HEAD.format(name=entry.name), "nounwind " + (HALF_REGISTERS if narrow else ""))
-    return Lowered(module.text, fl.arena.highest, tuple(fl.asserts), fl.cost)
+    return Lowered(module.text, fl.lasting_bytes + fl.arena.highest, tuple(fl.asserts), fl.cost)
 
 
 def _moves_memory(kernel: Kernel) -> bool:

@@ -25,6 +25,7 @@ from .exchange import kept_between
 from .injective import is_injective
 from .needed import Needed, needed
 from .neighbours import store_groups
+from .shared import Shared, shared
 
 
 class Keep(Enum):
@@ -47,6 +48,7 @@ class Schedule:
     groups: dict[Op, tuple[Op, ...]]  # the first of several stores that share a nest -> all of them
     deferred: tuple[Op, ...] = ()  # atomic additions that are made once for all programs of a thread
     repeatable: frozenset[Op] = frozenset()  # tile stores to what the function does not load: twice is as good as once
+    shared: Mapping[tuple[Op, int], Shared] = field(default_factory=dict)  # operands of products that stay packed
     needed: Mapping[Op, Needed] = field(default_factory=dict)  # of products: masks of what is seen of them
 
 
@@ -144,7 +146,8 @@ class _Scheduler:
         packed = frozenset(v for op in walk(self.function.body) if op.name == "tt.dot" for v in op.operands[:2])
         waiting = deferred(self.function, self.roots) if self.function.public else ()
         seen = needed(self.function) if packed else {}
-        return Schedule(self.keep, packed, self.sinks, self.groups, waiting, self._repeatable(), seen)
+        again = shared(self.function, self.roots) if packed else {}
+        return Schedule(self.keep, packed, self.sinks, self.groups, waiting, self._repeatable(), again, seen)
 
     def _repeatable(self) -> frozenset[Op]:
         ops = list(walk(self.function.body))
