@@ -21,6 +21,7 @@
 #define INLINE_BELOW_NS 30000.0
 #define ROW_FROM_NS 10000.0 /* in a row of launches, which need no wake-up, threads pay from here on */
 #define ROW_AFTER 8
+#define ROW_AGAIN 256 /* launches until sharing is tried again after it did not pay, as on a machine that is busy */
 #define CHUNKS_PER_THREAD 16
 #define WORKER_SPIN_NS 20000
 #define CALLER_SPIN_NS 50000
@@ -263,7 +264,10 @@ int32_t ok_pool_run(ok_launch *launch, int32_t fault[3]) {
     int32_t status = threads < 2 ? run_inline(launch, fault) : run_shared(launch, threads, fault);
     atomic_store(&pool.busy, 0);
     row.end = now_ns();
-    if (start) launch->took = (double)(row.end - start) * threads / (double)launch->programs;
+    if (!start) return status;
+    double wall = (double)(row.end - start), took = wall * threads / (double)launch->programs;
+    if (launch->cost <= 0 || took < launch->cost) launch->took = took; /* more may be the fault of other processes */
+    if (total < INLINE_BELOW_NS && wall > total) row.length = -ROW_AGAIN;
     return status;
 }
 
