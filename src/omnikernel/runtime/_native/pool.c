@@ -21,6 +21,7 @@
 #define INLINE_BELOW_NS 30000.0
 #define ROW_FROM_NS 10000.0 /* in a row of launches, which need no wake-up, threads pay from here on */
 #define ROW_AFTER 8
+#define ROW_FAILS 8
 #define ROW_AGAIN 256 /* launches until sharing is tried again after it did not pay, as on a machine that is busy */
 #define CHUNKS_PER_THREAD 16
 #define WORKER_SPIN_NS 20000
@@ -231,6 +232,7 @@ static int32_t run_shared(const ok_launch *launch, int threads, int32_t fault[3]
 static _Thread_local struct {
     int64_t end; /* of the last launch, if it was worth threads in a row */
     int length;
+    int failed; /* shared ones that took longer than on one thread, one after the other */
 } row;
 
 /* Launches that follow each other find the workers awake: after some, shorter ones are worth sharing. */
@@ -267,7 +269,11 @@ int32_t ok_pool_run(ok_launch *launch, int32_t fault[3]) {
     if (!start) return status;
     double wall = (double)(row.end - start), took = wall * threads / (double)launch->programs;
     if (launch->cost <= 0 || took < launch->cost) launch->took = took; /* more may be the fault of other processes */
-    if (total < INLINE_BELOW_NS && wall > total) row.length = -ROW_AGAIN;
+    if (total >= INLINE_BELOW_NS) return status;
+    row.failed = wall > total ? row.failed + 1 : 0; /* the first of a row does, for the workers are still asleep */
+    if (row.failed < ROW_FAILS) return status;
+    row.failed = 0;
+    row.length = -ROW_AGAIN;
     return status;
 }
 
