@@ -19,10 +19,11 @@ from .passes.alias import find_roots, written_and_read
 from .passes.clip import clip
 from .passes.contract import contract
 from .passes.exchange import exchange, partners
+from .passes.lockstep import Lockstep, lockstep
 from .passes.merge import merge
 from .passes.network import network
 from .passes.order import program_order
-from .passes.schedule import schedule
+from .passes.schedule import Schedule, schedule
 from .passes.uncarry import uncarry
 from .passes.unscale import unscale
 from .ttir import parse
@@ -74,7 +75,8 @@ def compile_kernel(
     written, read = written_and_read(kernel, roots)
     schedules = {f.name: schedule(f, roots) for f in kernel.functions}  # which tiles are kept, and when
     order = program_order(kernel, roots)  # which axis of the grid runs fastest
-    lowered = lower_kernel(kernel, schedules, target, order)  # LLVM IR text
+    together = lockstep(kernel, roots, order[0])  # the kernel for several programs at once, where that gains
+    lowered = lower_kernel(kernel, schedules, target, order, _scheduled(together, options))  # LLVM IR text
     data = compile_object(lowered.text, target)  # machine code
     texts = {"ttir": ttir_text or print_kernel(kernel), "tile": print_kernel(kernel), "llvm": lowered.text}
     artefact = Artefact(
@@ -89,6 +91,15 @@ def compile_kernel(
     )
     write_dumps(artefact, target)
     return artefact
+
+
+def _scheduled(together: Lockstep | None, options: Options) -> tuple[Kernel, dict[str, Schedule], int] | None:
+    """The kernel for several programs at once with its own schedule."""
+    if together is None:
+        return None
+    verify(together.kernel, "lockstep")
+    roots = find_roots(together.kernel, options.disjoint)
+    return together.kernel, {f.name: schedule(f, roots) for f in together.kernel.functions}, together.programs
 
 
 def _parameter_type(arg: Value) -> Pointer | Scalar:

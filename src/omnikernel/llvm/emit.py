@@ -220,6 +220,25 @@ class Builder:
         self.label(done)
         return carried
 
+    def steps(self, low: LValue, high: LValue, inits: Sequence[LValue], body: Body) -> None:
+        """`while low < high`: the body returns by how much the index moves, and what is carried on."""
+        head, work, done = self.fresh("while"), self.fresh("body"), self.fresh("done")
+        before = self.block
+        self.jump(head)
+        self.label(head)
+        starts = [low, *inits]
+        carried = [LValue(f"%{self.fresh('c')}", v.type) for v in starts]
+        phis = [self.reserve() for _ in starts]
+        self.jump_if(self.icmp("slt", carried[0], high), work, done)
+        self.label(work)
+        step, *after = body(carried[0], carried[1:])
+        following = [self.add(carried[0], step), *after]
+        latch = self.block
+        self.jump(head)
+        for at, phi, first, last in zip(phis, carried, starts, following, strict=True):
+            self.fill(at, f"{phi.text} = phi {phi.type} [ {first.text}, %{before} ], [ {last.text}, %{latch} ]")
+        self.label(done)
+
     def repeat(self, extent: int, step: int, body: Callable[[LValue], None]) -> None:
         """`for i in range(0, extent, step)` in 64 bits, with nothing carried."""
 

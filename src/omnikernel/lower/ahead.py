@@ -51,7 +51,7 @@ class Ahead:
         for _ in range(0, each, self.across):
             pointer = b.cast("inttoptr", at, "ptr")
             for k in range(min(each, self.across)):
-                _prefetch(b, b.gep("i8", pointer, b.integer(I64, k * LINE)))
+                prefetch(b, b.gep("i8", pointer, b.integer(I64, k * LINE)))
             at = b.add(at, self.stride)
 
 
@@ -67,7 +67,8 @@ def fetch(b: Builder, tiles: Sequence[Ahead], rows: tuple[LValue, int, int], col
         tile.fetch(b, number, m * n // (height * width))
 
 
-def _prefetch(b: Builder, pointer: LValue) -> None:
+def prefetch(b: Builder, pointer: LValue) -> None:
+    """Ask for the line of an address."""
     b.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
     b.line(f"call void @llvm.prefetch.p0({pointer}, i32 0, i32 2, i32 1)")  # to be read, second-level cache, data
 
@@ -127,10 +128,10 @@ def _source(fl: FunctionLowering, value: Value, index: Index) -> tuple[Value, In
     if len(found) != 1:
         return None
     (source,) = found
-    return source if _is_computed(fl, source[0]) else None
+    return source if is_computed(fl, source[0]) else None
 
 
-def _is_computed(fl: FunctionLowering, pointer: Value) -> bool:
+def is_computed(fl: FunctionLowering, pointer: Value) -> bool:
     """Whether no part of an address is a tile from memory, nor dear."""
     stack, seen = [pointer], set()
     while stack:

@@ -32,12 +32,17 @@ class Lowered:
 
 
 def lower_kernel(
-    kernel: Kernel, schedules: dict[str, Schedule], target: Target, order: Sequence[int] = (0, 1, 2)
+    kernel: Kernel,
+    schedules: dict[str, Schedule],
+    target: Target,
+    order: Sequence[int] = (0, 1, 2),
+    together: tuple[Kernel, dict[str, Schedule], int] | None = None,
 ) -> Lowered:
     """Lower a kernel to the text of one LLVM module with the symbol and ABI of `pipeline.Artefact`.
 
     Args:
         order: the axes of the grid in which programs follow each other, the fastest first.
+        together: the kernel for several programs at once, its schedules and how many they are.
 
     Raises:
         UnsupportedOp: for an op that has no lowering, naming the user's line.
@@ -49,12 +54,17 @@ def lower_kernel(
     b = Builder(module)
     entry = kernel.entry
     fl = FunctionLowering(b, kernel, schedules, LValue("%arena", PTR), target.vector_bits)
-    fl.fault = LValue("%fault", PTR)
+    lowerings = [fl]
+    if together:
+        lowerings.append(FunctionLowering(b, together[0], together[1], LValue("%arena", PTR), target.vector_bits))
     for i, arg in enumerate(entry.args):
         slot = b.gep("i64", LValue("%args", PTR), b.integer(I64, i))
-        fl.bind(arg, _argument(b, slot, arg.type))
-    grid = [b.load(I32, b.gep("i32", LValue("%grid", PTR), b.integer(I64, axis)), 4) for axis in range(3)]
-    fl.grid = tuple(grid)
+        value = _argument(b, slot, arg.type)
+        for lowering in lowerings:
+            lowering.bind(arg, value)
+    grid = tuple(b.load(I32, b.gep("i32", LValue("%grid", PTR), b.integer(I64, axis)), 4) for axis in range(3))
+    for lowering in lowerings:
+        lowering.grid, lowering.fault = grid, LValue("%fault", PTR)
     extents = [grid[axis] for axis in order]
     wide = [b.cast("zext", g, "i64") for g in extents[:2]]
     first = LValue("%first", I64)
@@ -62,23 +72,48 @@ def lower_kernel(
     rows = b.binary("udiv", first, wide[0])
     start = [b.cast("trunc", v, "i32") for v in (x, b.binary("urem", rows, wide[1]), b.binary("udiv", rows, wide[1]))]
 
-    def program(_: LValue, carried: list[LValue]) -> list[LValue]:
-        fl.programs = tuple(carried[order.index(axis)] for axis in range(3))
+    def body(lowering: FunctionLowering, carried: Sequence[LValue]) -> None:
+        lowering.programs = tuple(carried[order.index(axis)] for axis in range(3))
         frame = Frame(b.fresh("program.end"))
-        fl.frames.append(frame)
-        lower_blocks(fl, entry.body, b.fresh("block"))
-        fl.frames.pop()
+        lowering.frames.append(frame)
+        lower_blocks(lowering, lowering.kernel.entry.body, b.fresh("block"))
+        lowering.frames.pop()
         b.label(frame.exit)
+
+    def program(_: LValue, carried: list[LValue]) -> list[LValue]:
+        body(fl, carried)
         return _following(b, carried, extents)
 
+    def programs(i: LValue, carried: list[LValue]) -> list[LValue]:
+        """Several programs where so many follow in this row of the grid, or else one; and how many they were."""
+        assert together
+        count = together[2]
+        enough = b.icmp("sle", b.add(i, b.integer(I64, count)), LValue("%last", I64))
+        room = b.icmp("uge", b.sub(extents[0], carried[0]), b.integer(I32, count))
+
+        def all_of_them() -> list[LValue]:
+            body(lowerings[1], carried)
+            return [b.add(carried[0], b.integer(I32, count - 1)), b.integer(I64, count)]
+
+        def one() -> list[LValue]:
+            body(fl, carried)
+            return [carried[0], b.integer(I64, 1)]
+
+        last, done = b.branch(b.and_(enough, room), all_of_them, one)
+        return [done, *_following(b, [last, *carried[1:]], extents)]
+
     begin(fl, fl.schedule.deferred)
-    b.loop(first, LValue("%last", I64), 1, start, program)
+    if together:
+        b.steps(first, LValue("%last", I64), start, programs)
+    else:
+        b.loop(first, LValue("%last", I64), 1, start, program)
     release(fl, fl.schedule.deferred)
     b.ret(b.integer(I32, 0))
     if fl.arena_pointer is not fl.lasting_pointer:
         b.slots.append(f"  {fl.arena_pointer.text} = getelementptr i8, {fl.lasting_pointer}, i64 {fl.lasting_bytes}")
     b.function(HEAD.format(name=entry.name), "nounwind " + (HALF_REGISTERS if narrow else ""))
-    return Lowered(module.text, fl.lasting_bytes + fl.arena.highest, tuple(fl.asserts), fl.cost)
+    room = max(lowering.arena.highest for lowering in lowerings)
+    return Lowered(module.text, fl.lasting_bytes + room, tuple(fl.asserts), fl.cost)
 
 
 def _moves_memory(kernel: Kernel) -> bool:

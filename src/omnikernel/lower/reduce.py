@@ -9,14 +9,16 @@ element.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 
 from ..ir.tile import Op, Region, Value, walk
 from ..ir.types import Pointer, Scalar, Tensor, element_of, shape_of
-from ..llvm.emit import I64, LValue
-from .evaluate import Address, Buffer, Evaluator, constant_lanes
+from ..llvm.emit import I64, LType, LValue
+from .bounds import walk as walk_nest
+from .evaluate import Address, Buffer, Evaluator, constant_lanes, pointee_memory
 from .function import FunctionLowering, statement
-from .index import Index, Ix
+from .index import Index, Ix, operand_index
 from .lanes import ELEMENTWISE, Lanes, register_type
 from .memory import OPEN, load_lanes, store_lanes
 from .nest import Nest, choose_lane_dim, shape_index
@@ -281,9 +283,12 @@ class _Reduction:
                     for none, so_far in zip(begin, self.so_far(), strict=True)
                 ]
                 stop = b.add(first, b.integer(I64, ROWS))
-                self.finish(
-                    self.combine.wrap(self.nest.scalar_loop(self.axis, self.index, inits, self.step, first, stop))
-                )
+
+                def step(carried: list[LValue]) -> list[LValue]:
+                    self.fetch_ahead()
+                    return self.step(carried)
+
+                self.finish(self.combine.wrap(self.nest.scalar_loop(self.axis, self.index, inits, step, first, stop)))
 
             self.nest.for_each([dim], self.index, rows)
 
@@ -293,6 +298,30 @@ class _Reduction:
             return []
 
         b.loop(b.integer(I64, 0), b.integer(I64, self.shape[self.axis]), ROWS, [], group)
+
+    def fetch_ahead(self) -> None:
+        """Ask for the same columns of the next group's row: it is too far away for the processor to foresee."""
+        from .ahead import LINE, is_computed, prefetch
+
+        b, ev, dim = self.b, self.ev, self.nest.lane_dim
+        here, lane = self.index[self.axis], self.index[dim]
+        further = replace(here, base=ev.sum(here.base, b.integer(I64, ROWS), here.level))
+        index = tuple(further if d == self.axis else ix for d, ix in enumerate(self.index))
+        walked = walk_nest(ev, self.roots(index), [], lane, self.shape[dim])
+        if walked.bounds and not ev.known:
+            return  # at the edge
+        for op, at in walked.accesses:
+            pointer = op.operands[0]
+            place = operand_index(op.results[0], pointer, at)
+            if further not in place or not is_computed(self.fl, pointer) or any("(" in ix.base.text for ix in place):
+                continue
+            address = ev.address(pointer, place)
+            if address.vector is None and address.linear.stride == 1:
+                element = pointee_memory(pointer)
+                start, level = ev.scalar_pointer(address, element)
+                with ev.at(max(level, ev.level)):
+                    for k in range(0, self.nest.lanes * LType(element).bits // 8, LINE):
+                        prefetch(b, b.gep("i8", start, b.integer(I64, k)))
 
     def place(self, buffer: Buffer) -> Address:
         """Where the results at the index are kept."""

@@ -26,7 +26,7 @@ Steps = Mapping[int, int | None]
 
 def program_order(kernel: Kernel, roots: Roots) -> tuple[int, ...]:
     """The axes of the grid, the fastest first; x, y, z where the order could be seen or nothing speaks against it."""
-    if not _independent(kernel, roots):
+    if not independent(kernel, roots):
         return AXES
     steps = _Steps(kernel)
     accesses = [(op.name == "tt.store", steps.of(op.operands[0])) for op in _ops(kernel) if _is_access(op)]
@@ -38,7 +38,7 @@ def program_order(kernel: Kernel, roots: Roots) -> tuple[int, ...]:
     return AXES
 
 
-def _independent(kernel: Kernel, roots: Roots) -> bool:
+def independent(kernel: Kernel, roots: Roots) -> bool:
     """Whether no program can see what another one does: nothing read is written, nothing waits, nothing is reported."""
     if not roots.disjoint:
         return False
