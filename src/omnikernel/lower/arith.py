@@ -18,7 +18,7 @@ from ..ir.tile import Op
 from ..ir.types import Pointer, Scalar, element_of
 from ..llvm.emit import Builder, LType, LValue
 from . import x86
-from .convert import FORMATS, bits_of, float_of, fused, fused_bf16, is_nan, round_to, to_odd
+from .convert import FORMATS, bits_of, float_of, fused, fused_bf16, is_nan, round_to, single, to_odd
 from .divide import divide, divide_rounded
 from .lanes import Lanes, elementwise, is_narrow
 
@@ -334,7 +334,7 @@ def fma(b: Builder, x: LValue, y: LValue, z: LValue) -> LValue:
         return b.fma(x, y, z)
     if x.type.scalar == "double":
         return per_lane(b, "fma", x.type, x, y, z)
-    return b.cast("fptrunc", fused(b, x, y, z), "float")
+    return single(b, fused(b, x, y, z))
 
 
 @elementwise("math.fma")

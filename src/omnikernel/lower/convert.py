@@ -92,6 +92,16 @@ def with_sign(b: Builder, magnitude: LValue, sign: LValue) -> LValue:
     return b.intrinsic("copysign", magnitude.type, magnitude, sign)
 
 
+def single(b: Builder, wide: LValue) -> LValue:
+    """A double rounded to f32.
+
+    Behind a fence: LLVM takes the sign of `copysign(x, single(y))` from y itself, and moves a truncation to f16 into the
+    `copysign`; the two together ask for a function from f64 to f16 that no library has.
+    """
+    nearest = b.cast("fptrunc", wide, "float")
+    return b.intrinsic("arithmetic.fence", nearest.type, nearest)
+
+
 # --- narrow to wide --------------------------------------------------------------------------------------------------
 
 
@@ -268,7 +278,7 @@ def to_odd(b: Builder, wide: LValue) -> LValue:
 
     Rounding to odd: an inexact value becomes its neighbour with an odd last bit (Boldo and Melquiond, 2008).
     """
-    nearest = b.cast("fptrunc", wide, "float")
+    nearest = single(b, wide)
     back = b.cast("fpext", nearest, "double")
     inexact = b.fcmp("one", back, wide)
     above = b.fcmp("ogt", absolute(b, back), absolute(b, wide))
@@ -280,7 +290,7 @@ def to_odd(b: Builder, wide: LValue) -> LValue:
 
 def to_float(b: Builder, wide: LValue, rounding: str = "rtne") -> LValue:
     """A double rounded to f32."""
-    nearest = b.cast("fptrunc", wide, "float")
+    nearest = single(b, wide)
     if rounding == "rtne":
         return nearest
     back = b.cast("fpext", nearest, "double")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..llvm.emit import Builder, LType, LValue
 from .arith import has_fma, per_lane
+from .convert import single
 from .divide import ROUNDS
 
 
@@ -184,7 +185,7 @@ class Num:
         return self.cast("fpext", "double")
 
     def single(self) -> Num:
-        return self.cast("fptrunc", "float")
+        return self.new(single(self.b, self.v))
 
     def integer(self) -> Num:
         """A float truncated to the integer of its width, saturating; NaN gives 0."""
