@@ -90,6 +90,22 @@ def same_place(x, y, stride, N: tl.constexpr):
     tl.store(y + i, tl.cumsum(tl.load(x + row * stride + i), 0))
 
 
+@triton.jit
+def chosen_by_all(x, y, stride, which, N: tl.constexpr):
+    """Values of each program that a branch or a loop yields whose way is the same in all programs."""
+    row = tl.program_id(0)
+    i = tl.arange(0, N)
+    a = tl.load(x + row * stride + i)
+    if which > 0:
+        a = a + row
+    s = tl.cumsum(a, 0)
+    left = which
+    while left > 0:
+        s += row
+        left -= 1
+    tl.store(y + row * stride + i, s)
+
+
 DTYPES = ["float32", "int32", "float16", "int64"]
 
 
@@ -114,6 +130,13 @@ def test_carried_by_loops(n: int) -> None:
     x = random(np.random.default_rng(n), "int32", (18, 104))
     assert programs(scan_in_loop, x, x, 104, n, N=32) == 8
     run(scan_in_loop, x, np.zeros_like(x), 104, n, grid=(18, 1, 1), N=32)
+
+
+@pytest.mark.parametrize("which", [0, 3])
+def test_branches_and_loops_that_yield_what_differs(which: int) -> None:
+    x = random(np.random.default_rng(which), "int32", (11, 64))
+    assert programs(chosen_by_all, x, x, 64, which, N=64) == 1
+    run(chosen_by_all, x, np.zeros_like(x), 64, which, grid=(11, 1, 1), N=64)
 
 
 def test_programs_that_must_run_alone() -> None:

@@ -81,6 +81,7 @@ def _differing(ops: list[Op], axis: int) -> set[Value] | None:
     """The values that are another one in each program; None where an op cannot take several of them."""
     found: set[Value] = set()
     inner = {op for outer in ops if outer.name in _ALONG for op in walk(outer.regions[0])}
+    inner |= {op.regions[0].block.terminator for op in ops if op.name == "scf.for"}  # the loops themselves see to those
     changed = True
     while changed:
         before = len(found)
@@ -106,7 +107,7 @@ def _spread(op: Op, found: set[Value], axis: int) -> bool:
             if found.intersection(values):
                 found.update(values[1::2])  # the argument and the result
         return True
-    if not found.intersection(op.operands) or op.name == "scf.yield":
+    if not found.intersection(op.operands):
         return True
     if op.name in _ALONG and any(v in found for inner in walk(op.regions[0]) for v in inner.operands):
         return False
