@@ -101,6 +101,15 @@ def test_two_operands_and_integer_results() -> None:
     assert extern("__nv_tgammaf", [[5.0, np.inf, 0.0, -1.0]], ["f32"], "f32")[:3] == [24.0, np.inf, np.inf]
 
 
+def test_square_roots_of_doubles_are_rounded_once() -> None:
+    value = float(np.float32(2.9161725))  # in long double the root lies halfway between two doubles
+    assert extern("__nv_sqrt", [[value]], ["f64"], "f64") == [float.fromhex("0x1.b52a8bb20c1c7p+0")]
+
+
+def test_gamma_beside_its_pole_at_zero() -> None:
+    assert extern("__nv_tgamma", [[5e-324, -5e-324]], ["f64"], "f64") == [float("inf"), float("-inf")]
+
+
 def test_unknown_function_is_refused() -> None:
     with pytest.raises(UnsupportedOp, match="'__nv_nothing'"):
         apply("tt.extern_elementwise", [1.0], ["f32"], "f32", symbol="__nv_nothing")

@@ -30,7 +30,7 @@ def _gamma(x: float) -> float:
     try:
         return math.gamma(x)
     except OverflowError:
-        return math.inf
+        return math.copysign(math.inf, x)
 
 
 def _log_gamma(x: float) -> float:
@@ -104,7 +104,6 @@ FLOAT: dict[str, Function] = {
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
-    "sqrt": np.sqrt,
     "rsqrt": rsqrt,
     "cbrt": np.cbrt,
     "rcbrt": lambda x: 1.0 / np.cbrt(x),
@@ -125,6 +124,7 @@ FLOAT: dict[str, Function] = {
     "fdividef": np.divide,
 }
 EXACT: dict[str, Function] = {
+    "sqrt": np.sqrt,  # exactly rounded, so not by way of a wider type: that would round f64 twice
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
