@@ -18,11 +18,9 @@
 #include <string.h>
 #include <time.h>
 
+/* Shorter launches run on one thread, also where they follow each other and find the workers awake: an addition of 12 to
+ * 25 us took longer on two, the median over many, since each finds half of its data in the other one's cache. */
 #define INLINE_BELOW_NS 30000.0
-#define ROW_FROM_NS 10000.0 /* in a row of launches, which need no wake-up, threads pay from here on */
-#define ROW_AFTER 8
-#define ROW_FAILS 8
-#define ROW_AGAIN 256 /* launches until sharing is tried again after it did not pay, as on a machine that is busy */
 #define CHUNKS_PER_THREAD 16
 #define WORKER_SPIN_NS 20000
 #define CALLER_SPIN_NS 50000
@@ -229,27 +227,6 @@ static int32_t run_shared(const ok_launch *launch, int threads, int32_t fault[3]
 
 /* ---- on how many threads ---- */
 
-static _Thread_local struct {
-    int64_t end; /* of the last launch, if it was worth threads in a row */
-    int length;
-    int failed; /* shared ones that took longer than on one thread, one after the other */
-} row;
-
-/* Launches that follow each other find the workers awake: after some, shorter ones are worth sharing. */
-static int is_in_a_row(double total, int64_t start) {
-    if (total < ROW_FROM_NS) return 0;
-    row.length = start - row.end < WORKER_SPIN_NS / 2 ? row.length + 1 : 0;
-    return row.length >= ROW_AFTER;
-}
-
-static int32_t run_on_one(ok_launch *launch, int64_t start, int32_t fault[3]) {
-    int32_t status = run_inline(launch, fault);
-    if (!start) return status;
-    row.end = now_ns();
-    launch->took = (double)(row.end - start) / (double)launch->programs;
-    return status;
-}
-
 int32_t ok_pool_run(ok_launch *launch, int32_t fault[3]) {
     int threads = atomic_load(&pool.threads);
     launch->took = 0;
@@ -257,23 +234,24 @@ int32_t ok_pool_run(ok_launch *launch, int32_t fault[3]) {
     if (launch->programs < threads) threads = (int)launch->programs;
     if (threads < 2) return run_inline(launch, fault);
     double total = launch->cost * (double)launch->programs;
-    int64_t start = launch->measure || total >= ROW_FROM_NS ? now_ns() : 0;
-    int small = launch->cost > 0 && total < INLINE_BELOW_NS && !is_in_a_row(total, start);
+    int small = launch->cost > 0 && total < INLINE_BELOW_NS;
+    int64_t start = launch->measure || total >= INLINE_BELOW_NS ? now_ns() : 0;
     int idle = 0;
-    if (small) return run_on_one(launch, start, fault);
-    if (!atomic_compare_exchange_strong(&pool.busy, &idle, 1)) return run_inline(launch, fault);
-    threads = 1 + ensure_workers(threads - 1);
-    int32_t status = threads < 2 ? run_inline(launch, fault) : run_shared(launch, threads, fault);
-    atomic_store(&pool.busy, 0);
-    row.end = now_ns();
+    int32_t status;
+    if (small) {
+        threads = 1;
+        status = run_inline(launch, fault);
+    } else if (!atomic_compare_exchange_strong(&pool.busy, &idle, 1)) {
+        return run_inline(launch, fault);
+    } else {
+        threads = 1 + ensure_workers(threads - 1);
+        status = threads < 2 ? run_inline(launch, fault) : run_shared(launch, threads, fault);
+        atomic_store(&pool.busy, 0);
+    }
     if (!start) return status;
-    double wall = (double)(row.end - start), took = wall * threads / (double)launch->programs;
-    if (launch->cost <= 0 || took < launch->cost) launch->took = took; /* more may be the fault of other processes */
-    if (total >= INLINE_BELOW_NS) return status;
-    row.failed = wall > total ? row.failed + 1 : 0; /* the first of a row does, for the workers are still asleep */
-    if (row.failed < ROW_FAILS) return status;
-    row.failed = 0;
-    row.length = -ROW_AGAIN;
+    double took = (double)(now_ns() - start) * threads / (double)launch->programs;
+    /* On several threads more may be the fault of other processes. */
+    if (threads == 1 || launch->cost <= 0 || took < launch->cost) launch->took = took;
     return status;
 }
 
