@@ -13,7 +13,7 @@ from .ir.tile import Kernel, Op, Value
 from .ir.types import Pointer, Scalar
 from .ir.verify import verify
 from .llvm.jit import assembly, compile_object, host_target
-from .lower.kernel import lower_kernel
+from .lower.kernel import Together, lower_kernel
 from .lower.lanes import Target
 from .passes.alias import find_roots, written_and_read
 from .passes.clip import clip
@@ -23,7 +23,7 @@ from .passes.lockstep import Lockstep, lockstep
 from .passes.merge import merge
 from .passes.network import network
 from .passes.order import program_order
-from .passes.schedule import Schedule, schedule
+from .passes.schedule import schedule
 from .passes.uncarry import uncarry
 from .passes.unscale import unscale
 from .ttir import parse
@@ -93,13 +93,14 @@ def compile_kernel(
     return artefact
 
 
-def _scheduled(together: Lockstep | None, options: Options) -> tuple[Kernel, dict[str, Schedule], int] | None:
+def _scheduled(together: Lockstep | None, options: Options) -> Together | None:
     """The kernel for several programs at once with its own schedule."""
     if together is None:
         return None
     verify(together.kernel, "lockstep")
     roots = find_roots(together.kernel, options.disjoint)
-    return together.kernel, {f.name: schedule(f, roots) for f in together.kernel.functions}, together.programs
+    schedules = {f.name: schedule(f, roots) for f in together.kernel.functions}
+    return Together(together.kernel, schedules, together.programs)
 
 
 def _parameter_type(arg: Value) -> Pointer | Scalar:

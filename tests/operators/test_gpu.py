@@ -5,17 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-if not torch.cuda.is_available():
-    pytest.skip("needs an NVIDIA GPU", allow_module_level=True)
-pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: E402
-from declared import dense_copy, everything, increment_, outer, scale  # noqa: E402
-from operators import attention, cross_entropy, gelu, layer_norm, rms_norm, softmax  # noqa: E402
-from test_op_nested import tenfold, two_steps_  # noqa: E402
+import torch
+import torch.nn.functional as F
+from declared import dense_copy, everything, increment_, outer, scale
+from operators import attention, cross_entropy, gelu, layer_norm, rms_norm, softmax
+from test_op_nested import tenfold, two_steps_
 
-from omnikernel.errors import ArgumentTypeError  # noqa: E402
+from omnikernel.errors import ArgumentTypeError
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
 
 LABELS = torch.tensor([1, 0, -100, 3, 2, 1] * 4)
 CASES = {

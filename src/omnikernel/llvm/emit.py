@@ -210,60 +210,56 @@ class Builder:
         step_value = step if isinstance(step, LValue) else self.integer(low.type, step)
         following = self.add(index, step_value)
         leave = settled(index, carried, after) if settled else None
-        latch = self.block
+        self._merge(phis, [index, *carried], ([low, *inits], before), ([following, *after], self.block))
         if leave:
             self.jump_if(leave, done, head)
         else:
             self.jump(head)
-        for at, phi, first, last in zip(phis, [index, *carried], [low, *inits], [following, *after], strict=True):
-            self.fill(at, f"{phi.text} = phi {phi.type} [ {first.text}, %{before} ], [ {last.text}, %{latch} ]")
         self.label(done)
         return carried
 
-    def steps(self, low: LValue, high: LValue, inits: Sequence[LValue], body: Body) -> None:
-        """`while low < high`: the body returns by how much the index moves, and what is carried on."""
-        head, work, done = self.fresh("while"), self.fresh("body"), self.fresh("done")
-        before = self.block
-        self.jump(head)
-        self.label(head)
-        starts = [low, *inits]
-        carried = [LValue(f"%{self.fresh('c')}", v.type) for v in starts]
-        phis = [self.reserve() for _ in starts]
-        self.jump_if(self.icmp("slt", carried[0], high), work, done)
-        self.label(work)
-        step, *after = body(carried[0], carried[1:])
-        following = [self.add(carried[0], step), *after]
-        latch = self.block
-        self.jump(head)
-        for at, phi, first, last in zip(phis, carried, starts, following, strict=True):
-            self.fill(at, f"{phi.text} = phi {phi.type} [ {first.text}, %{before} ], [ {last.text}, %{latch} ]")
-        self.label(done)
-
-    def repeat(self, extent: int, step: int, body: Callable[[LValue], None]) -> None:
+    def repeat(self, extent: int | LValue, step: int, body: Callable[[LValue], None]) -> None:
         """`for i in range(0, extent, step)` in 64 bits, with nothing carried."""
 
         def carry_nothing(i: LValue, _: list[LValue]) -> Sequence[LValue]:
             body(i)
             return []
 
-        self.loop(self.integer(I64, 0), self.integer(I64, extent), step, [], carry_nothing)
+        high = extent if isinstance(extent, LValue) else self.integer(I64, extent)
+        self.loop(self.integer(I64, 0), high, step, [], carry_nothing)
 
-    def loop_while(self, first: LValue, go: Callable[[LValue], LValue], body: Callable[[LValue], LValue]) -> None:
-        """`value = first; while go(value): value = body(value)`."""
+    def loop_while(
+        self,
+        inits: Sequence[LValue],
+        go: Callable[[list[LValue]], LValue],
+        body: Callable[[list[LValue]], Sequence[LValue]],
+    ) -> list[LValue]:
+        """`values = inits; while go(values): values = body(values)`; the values after the loop."""
         head, work, done = self.fresh("while"), self.fresh("do"), self.fresh("done")
         before = self.block
         self.jump(head)
         self.label(head)
-        value = LValue(f"%{self.fresh('c')}", first.type)
-        place = self.reserve()
-        self.jump_if(go(value), work, done)
+        values = [LValue(f"%{self.fresh('c')}", v.type) for v in inits]
+        phis = [self.reserve() for _ in inits]
+        self.jump_if(go(values), work, done)
         self.label(work)
-        following = body(value)
-        self.fill(
-            place, f"{value.text} = phi {value.type} [ {first.text}, %{before} ], [ {following.text}, %{self.block} ]"
-        )
+        after = body(values)
+        self._merge(phis, values, (inits, before), (after, self.block))
         self.jump(head)
         self.label(done)
+        return values
+
+    def _merge(
+        self,
+        places: Sequence[Section],
+        values: Sequence[LValue],
+        entry: tuple[Sequence[LValue], str],
+        latch: tuple[Sequence[LValue], str],
+    ) -> None:
+        """The phis at a loop's head, from what comes in with the block that it comes from, and from what a trip leaves."""
+        for place, value, first, last in zip(places, values, entry[0], latch[0], strict=True):
+            sources = f"[ {first.text}, %{entry[1]} ], [ {last.text}, %{latch[1]} ]"
+            self.fill(place, f"{value.text} = phi {value.type} {sources}")
 
     def when(self, condition: LValue, body: Callable[[], None]) -> None:
         """`if condition: body()`."""

@@ -68,12 +68,13 @@ def _each(b: Builder, bits: LValue, body: Callable[[LValue], None]) -> None:
     """Run `body` for the number of every bit that is on, from the lowest up."""
     type_ = bits.type
 
-    def step(left: LValue) -> LValue:
+    def step(values: list[LValue]) -> list[LValue]:
+        (left,) = values
         at = b.intrinsic("cttz", type_, left, LValue("true", I1))
         body(b.cast("zext", at, "i64"))
-        return b.and_(left, b.sub(left, b.integer(type_, 1)))
+        return [b.and_(left, b.sub(left, b.integer(type_, 1)))]
 
-    b.loop_while(bits, lambda left: b.icmp("ne", left, b.zero(type_)), step)
+    b.loop_while([bits], lambda values: b.icmp("ne", values[0], b.zero(type_)), step)
 
 
 def _move(b: Builder, scalar: str, source: LValue, target: LValue, at: LValue, align: int) -> None:

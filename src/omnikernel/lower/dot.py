@@ -8,7 +8,7 @@ must not fall on the same few sets of the cache, as rows a power of two apart do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.tile import Constant, Op, Value
@@ -100,17 +100,16 @@ def seen(fl: FunctionLowering, op: Op) -> tuple[LValue | None, LValue | None]:
     wanted = fl.schedule.needed.get(op)
     if wanted is None:
         return None, None
-    later = [
-        inner for inner in wanted.ops if inner.result not in fl.definitions
-    ]  # a mask that stands after the product
-    fl.definitions.update((inner.result, inner) for inner in later)
+    # Masks that stand after the product are evaluated here, ahead of their place.
+    later = {inner.result: inner for inner in wanted.ops if inner.result not in fl.definitions}
+    fl.definitions.update(later)
     ev = Evaluator(fl, flow=True)
     rows, columns = (
         first_off(ev, [mask for mask in wanted.masks if shape_of(mask.type)[1 - dim] == 1], dim, extent)
         for dim, extent in enumerate(shape_of(op.result.type))
     )
-    for inner in later:
-        del fl.definitions[inner.result]
+    for value in later:
+        del fl.definitions[value]
     return rows, columns
 
 
@@ -267,13 +266,6 @@ def multiply(
         for (r, v), value in zip(cells, sums, strict=True):
             b.store(value, shifted(c, r * n + v * block.lanes), align)
 
-    def blocks(extent: LValue, step: int, make: Callable[[LValue], None]) -> None:
-        def carry_nothing(at: LValue, _: list[LValue]) -> Sequence[LValue]:
-            make(at)
-            return []
-
-        b.loop(b.integer(I64, 0), extent, step, [], carry_nothing)
-
-    rows, columns = (count or b.integer(I64, extent) for count, extent in zip(seen, (m, n), strict=True))
-    blocks(columns, width, lambda j: blocks(rows, block.rows, lambda i: at_block(i, j)))
+    rows, columns = seen[0] or m, seen[1] or n
+    b.repeat(columns, width, lambda j: b.repeat(rows, block.rows, lambda i: at_block(i, j)))
     fl.cost += fl.trips * m * n * k / 16 * 0.35

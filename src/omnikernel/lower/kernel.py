@@ -31,18 +31,27 @@ class Lowered:
     cost: float  # estimated nanoseconds of one program
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The same kernel for `programs` programs at once, each the next one along the fastest axis of the grid."""
+
+    kernel: Kernel
+    schedules: dict[str, Schedule]
+    programs: int
+
+
 def lower_kernel(
     kernel: Kernel,
     schedules: dict[str, Schedule],
     target: Target,
     order: Sequence[int] = (0, 1, 2),
-    together: tuple[Kernel, dict[str, Schedule], int] | None = None,
+    together: Together | None = None,
 ) -> Lowered:
     """Lower a kernel to the text of one LLVM module with the symbol and ABI of `pipeline.Artefact`.
 
     Args:
         order: the axes of the grid in which programs follow each other, the fastest first.
-        together: the kernel for several programs at once, its schedules and how many they are.
+        together: the kernel for several programs; `kernel` runs those that are left over.
 
     Raises:
         UnsupportedOp: for an op that has no lowering, naming the user's line.
@@ -51,69 +60,97 @@ def lower_kernel(
     narrow = _moves_memory(kernel) and "avx512vl" in target.features
     if narrow:
         module.vector_bits = 256
-    b = Builder(module)
-    entry = kernel.entry
-    fl = FunctionLowering(b, kernel, schedules, LValue("%arena", PTR), target.vector_bits)
+    b, arena = Builder(module), LValue("%arena", PTR)
+    fl = FunctionLowering(b, kernel, schedules, arena, target.vector_bits)
     lowerings = [fl]
     if together:
-        lowerings.append(FunctionLowering(b, together[0], together[1], LValue("%arena", PTR), target.vector_bits))
-    for i, arg in enumerate(entry.args):
-        slot = b.gep("i64", LValue("%args", PTR), b.integer(I64, i))
-        value = _argument(b, slot, arg.type)
+        lowerings.append(FunctionLowering(b, together.kernel, together.schedules, arena, target.vector_bits))
+    programs = _Programs(b, _read_launch(b, kernel, lowerings), order)
+    begin(fl, fl.schedule.deferred)
+    if together:
+        programs.run_together(fl, lowerings[1], together.programs)
+    else:
+        programs.run(fl)
+    release(fl, fl.schedule.deferred)
+    b.ret(b.integer(I32, 0))
+    if fl.arena_pointer is not fl.lasting_pointer:
+        b.slots.append(f"  {fl.arena_pointer.text} = getelementptr i8, {fl.lasting_pointer}, i64 {fl.lasting_bytes}")
+    b.function(HEAD.format(name=kernel.entry.name), "nounwind " + (HALF_REGISTERS if narrow else ""))
+    room = max(lowering.arena.highest for lowering in lowerings)
+    return Lowered(module.text, fl.lasting_bytes + room, tuple(fl.asserts), fl.cost)
+
+
+def _read_launch(b: Builder, kernel: Kernel, lowerings: Sequence[FunctionLowering]) -> tuple[LValue, ...]:
+    """Read the arguments and the grid, for every lowering; the extents of the grid."""
+    for i, arg in enumerate(kernel.entry.args):
+        value = _argument(b, b.gep("i64", LValue("%args", PTR), b.integer(I64, i)), arg.type)
         for lowering in lowerings:
             lowering.bind(arg, value)
     grid = tuple(b.load(I32, b.gep("i32", LValue("%grid", PTR), b.integer(I64, axis)), 4) for axis in range(3))
     for lowering in lowerings:
         lowering.grid, lowering.fault = grid, LValue("%fault", PTR)
-    extents = [grid[axis] for axis in order]
-    wide = [b.cast("zext", g, "i64") for g in extents[:2]]
-    first = LValue("%first", I64)
-    x = b.binary("urem", first, wide[0])
-    rows = b.binary("udiv", first, wide[0])
-    start = [b.cast("trunc", v, "i32") for v in (x, b.binary("urem", rows, wide[1]), b.binary("udiv", rows, wide[1]))]
+    return grid
 
-    def body(lowering: FunctionLowering, carried: Sequence[LValue]) -> None:
-        lowering.programs = tuple(carried[order.index(axis)] for axis in range(3))
-        frame = Frame(b.fresh("program.end"))
+
+class _Programs:
+    """The loop over the programs of a launch from `first` to `last`; it carries their ids, the fastest first."""
+
+    first, last = LValue("%first", I64), LValue("%last", I64)
+
+    def __init__(self, b: Builder, grid: Sequence[LValue], order: Sequence[int]) -> None:
+        self.b = b
+        self.order = order
+        self.extents = [grid[axis] for axis in order]
+
+    def start(self) -> list[LValue]:
+        """The ids of the first program."""
+        b = self.b
+        wide = [b.cast("zext", g, "i64") for g in self.extents[:2]]
+        x = b.binary("urem", self.first, wide[0])
+        rows = b.binary("udiv", self.first, wide[0])
+        ids = (x, b.binary("urem", rows, wide[1]), b.binary("udiv", rows, wide[1]))
+        return [b.cast("trunc", v, "i32") for v in ids]
+
+    def body(self, lowering: FunctionLowering, ids: Sequence[LValue]) -> None:
+        """One run of the kernel's body, at a program."""
+        lowering.programs = tuple(ids[self.order.index(axis)] for axis in range(3))
+        frame = Frame(self.b.fresh("program.end"))
         lowering.frames.append(frame)
-        lower_blocks(lowering, lowering.kernel.entry.body, b.fresh("block"))
+        lower_blocks(lowering, lowering.kernel.entry.body, self.b.fresh("block"))
         lowering.frames.pop()
-        b.label(frame.exit)
+        self.b.label(frame.exit)
 
-    def program(_: LValue, carried: list[LValue]) -> list[LValue]:
-        body(fl, carried)
-        return _following(b, carried, extents)
+    def run(self, fl: FunctionLowering) -> None:
+        """One program after the other."""
 
-    def programs(i: LValue, carried: list[LValue]) -> list[LValue]:
-        """Several programs where so many follow in this row of the grid, or else one; and how many they were."""
-        assert together
-        count = together[2]
-        enough = b.icmp("sle", b.add(i, b.integer(I64, count)), LValue("%last", I64))
-        room = b.icmp("uge", b.sub(extents[0], carried[0]), b.integer(I32, count))
+        def program(_: LValue, ids: list[LValue]) -> list[LValue]:
+            self.body(fl, ids)
+            return _following(self.b, ids, self.extents)
 
-        def all_of_them() -> list[LValue]:
-            body(lowerings[1], carried)
-            return [b.add(carried[0], b.integer(I32, count - 1)), b.integer(I64, count)]
+        self.b.loop(self.first, self.last, 1, self.start(), program)
 
-        def one() -> list[LValue]:
-            body(fl, carried)
-            return [carried[0], b.integer(I64, 1)]
+    def run_together(self, fl: FunctionLowering, several: FunctionLowering, count: int) -> None:
+        """`count` programs at once where so many follow in a row of the grid, or else one."""
+        b = self.b
 
-        last, done = b.branch(b.and_(enough, room), all_of_them, one)
-        return [done, *_following(b, [last, *carried[1:]], extents)]
+        def step(values: list[LValue]) -> list[LValue]:
+            i, *ids = values
+            enough = b.icmp("sle", b.add(i, b.integer(I64, count)), self.last)
+            room = b.icmp("uge", b.sub(self.extents[0], ids[0]), b.integer(I32, count))
 
-    begin(fl, fl.schedule.deferred)
-    if together:
-        b.steps(first, LValue("%last", I64), start, programs)
-    else:
-        b.loop(first, LValue("%last", I64), 1, start, program)
-    release(fl, fl.schedule.deferred)
-    b.ret(b.integer(I32, 0))
-    if fl.arena_pointer is not fl.lasting_pointer:
-        b.slots.append(f"  {fl.arena_pointer.text} = getelementptr i8, {fl.lasting_pointer}, i64 {fl.lasting_bytes}")
-    b.function(HEAD.format(name=entry.name), "nounwind " + (HALF_REGISTERS if narrow else ""))
-    room = max(lowering.arena.highest for lowering in lowerings)
-    return Lowered(module.text, fl.lasting_bytes + room, tuple(fl.asserts), fl.cost)
+            def all_of_them() -> list[LValue]:
+                self.body(several, ids)
+                return [b.add(ids[0], b.integer(I32, count - 1)), b.integer(I64, count)]
+
+            def one() -> list[LValue]:
+                self.body(fl, ids)
+                return [ids[0], b.integer(I64, 1)]
+
+            last, done = b.branch(b.and_(enough, room), all_of_them, one)
+            following = _following(b, [last, *ids[1:]], self.extents)
+            return [b.add(i, done), *following]
+
+        b.loop_while([self.first, *self.start()], lambda values: b.icmp("slt", values[0], self.last), step)
 
 
 def _moves_memory(kernel: Kernel) -> bool:

@@ -15,6 +15,7 @@ from math import prod
 from ..ir.tile import Op, Region, Value, walk
 from ..ir.types import Pointer, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I64, LType, LValue
+from .ahead import LINE, is_computed, prefetch
 from .bounds import walk as walk_nest
 from .evaluate import Address, Buffer, Evaluator, constant_lanes, pointee_memory
 from .function import FunctionLowering, statement
@@ -301,8 +302,6 @@ class _Reduction:
 
     def fetch_ahead(self) -> None:
         """Ask for the same columns of the next group's row: it is too far away for the processor to foresee."""
-        from .ahead import LINE, is_computed, prefetch
-
         b, ev, dim = self.b, self.ev, self.nest.lane_dim
         here, lane = self.index[self.axis], self.index[dim]
         further = replace(here, base=ev.sum(here.base, b.integer(I64, ROWS), here.level))

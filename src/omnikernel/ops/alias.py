@@ -30,8 +30,7 @@ def check(function: Callable[..., Any], schema: Schema) -> None:
     checker = Checker(schema)
     for rank in _RANKS:
         values = [_stand_in(param, index, rank) for index, param in enumerate(schema.params)]
-        args = [v for v, p in zip(values, schema.params, strict=True) if not p.keyword_only]
-        kwargs = {p.name: v for v, p in zip(values, schema.params, strict=True) if p.keyword_only}
+        args, kwargs = schema.arguments(values)
         try:
             results = results_of(schema, call(function, Plan(checker), args, kwargs))
         except (AliasError, MutationError):

@@ -17,7 +17,7 @@ from ..errors import ArgumentTypeError
 from . import after_import, alias, launches, nested
 from .arrays import Array, DType
 from .launches import Checker, EagerRun, MutationError
-from .schema import Param, Schema, SchemaError, read_schema
+from .schema import Param, Schema, SchemaError, each, read_schema
 from .sharding import Dimensions, read_dimensions
 
 Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -75,7 +75,7 @@ class Operator:
 
     def __reduce__(self) -> str:
         """Pickled and copied like the function: by name, so that modules which hold an operator can be."""
-        return str(self.__qualname__)  # type: ignore[attr-defined]
+        return self.function.__qualname__
 
     # ---- what a user adds ----
 
@@ -173,7 +173,7 @@ class Operator:
         found: dict[str, str] = {}
         for index in self.schema.arrays:
             value = bound[index]
-            for item in value if isinstance(value, (tuple, list)) else (value,):
+            for item in each(value):
                 library = library_of(item)
                 if library:
                     found.setdefault(library, self.schema.params[index].name)

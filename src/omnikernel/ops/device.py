@@ -21,6 +21,7 @@ from .arrays import Array, DType
 from .formula import namespace_of
 from .launches import Checker, EagerRun, Place, call, innermost, plain, results_of
 from .numpy import dtype_of
+from .schema import each
 
 if TYPE_CHECKING:
     from .declare import Operator
@@ -191,17 +192,16 @@ def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
     run = DeviceRun(op.checker, space, number)
     with space.cuda.Device(number) if hasattr(space, "cuda") else nullcontext():
         values = [_argument(op, i, p, v, run) for i, (p, v) in enumerate(zip(op.schema.params, bound, strict=True))]
-        args = [v for v, p in zip(values, op.schema.params, strict=True) if not p.keyword_only]
-        kwargs = {p.name: v for v, p in zip(values, op.schema.params, strict=True) if p.keyword_only}
+        args, kwargs = op.schema.arguments(values)
         results = results_of(op.schema, call(op.function, run, args, kwargs))
     op.check_wrote(run)
-    return results[0] if op.schema.single else results if results else None
+    return op.schema.packed(results)
 
 
 def _on_gpu(op: Operator, bound: Sequence[Any]) -> Iterator[Any]:
     for index in op.schema.arrays:
         value = bound[index]
-        for item in value if isinstance(value, (tuple, list)) else (value,):
+        for item in each(value):
             if place_of(item) == "gpu":
                 yield item
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError
-from .schema import Schema
+from .schema import Schema, each
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def arranged(schema: Schema, likes: Sequence[Any], returned: Any, cast: Callable
         ArgumentTypeError: a gradient that is no array.
     """
     names = [schema.params[index].name for index in schema.arrays]
-    items = returned if isinstance(returned, (tuple, list)) else (returned,)
+    items = each(returned)
     if len(items) != len(names):
         raise ArgumentValueError(
             f"operator {schema.name}: backward returned {len(items)} gradients, expected {len(names)}, one for each array "

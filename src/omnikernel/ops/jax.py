@@ -23,6 +23,7 @@ from .gradients import arranged, rebuild, split, spread
 from .launches import Checker, call, innermost, results_of
 from .numpy import dtype_of, memory_of
 from .partition import partitioned
+from .schema import each
 from .sharding import Dimensions
 from .traced import Aval, compile_for
 
@@ -240,8 +241,7 @@ def _primal(op: Operator, template: tuple[Any, ...]) -> Callable[..., tuple[Any,
                 wrapped.append([_wrapped(op, index, item) for item in value])
             else:
                 wrapped.append(_wrapped(op, index, value) if isinstance(value, jax.Array) else value)
-        args = [v for v, p in zip(wrapped, schema.params, strict=True) if not p.keyword_only]
-        kwargs = {p.name: v for v, p in zip(wrapped, schema.params, strict=True) if p.keyword_only}
+        args, kwargs = schema.arguments(wrapped)
         results = results_of(schema, call(op.function, JaxRun(op.checker), args, kwargs))
         return (*results, *(array.cell.read() for index in mutable for array in _each(wrapped[index])))
 
@@ -457,7 +457,7 @@ def _check_references(op: Operator, bound: Sequence[Any]) -> None:
     seen: list[tuple[Any, Param]] = []
     for index in op.schema.arrays:
         param = op.schema.params[index]
-        for value in bound[index] if isinstance(bound[index], (tuple, list)) else (bound[index],):
+        for value in each(bound[index]):
             if not isinstance(value, jax.Ref):
                 continue
             for other, earlier in seen:

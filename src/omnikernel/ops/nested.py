@@ -33,8 +33,7 @@ def run_inside(op: Operator, bound: Sequence[Any]) -> Any:
     inner = outer.inside(op.checker)
     copied: list[tuple[Array, Array]] = []
     values = list(_arguments(op, bound, outer, copied))
-    args = [v for v, p in zip(values, op.schema.params, strict=True) if not p.keyword_only]
-    kwargs = {p.name: v for v, p in zip(values, op.schema.params, strict=True) if p.keyword_only}
+    args, kwargs = op.schema.arguments(values)
     off = isinstance(inner, OffMixin)
     function = op.fake_rule if off and op.fake_rule is not None else op.function
     items = checked_results(op.schema, call(function, inner, args, kwargs))
@@ -44,7 +43,7 @@ def run_inside(op: Operator, bound: Sequence[Any]) -> Any:
     for target, dense in copied:
         outer.assign(target, dense)
     results = tuple(item if isinstance(item, Array) else outer.wrap(item) for item in items)
-    return results[0] if op.schema.single else results if results else None
+    return op.schema.packed(results)
 
 
 def _arguments(op: Operator, bound: Sequence[Any], outer: Run, copied: list[tuple[Array, Array]]) -> Iterator[Any]:

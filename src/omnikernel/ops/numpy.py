@@ -16,6 +16,7 @@ from ..errors import ArgumentTypeError, ArgumentValueError
 from ..runtime.arrays import as_numpy, view_at
 from .arrays import Array, DType, state
 from .launches import AliasError, Checker, EagerRun, OffMixin, Place, call, results_of
+from .schema import each
 
 if TYPE_CHECKING:
     from .declare import Operator
@@ -218,7 +219,7 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
             return returned.value
         results = results_of(schema, returned)
         _check_memory(op, args, returned, results)
-        return _packed(op, results)
+        return op.schema.packed(results)
 
     def slow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = kwargs.pop("out", None) if "out" in kwargs and all(p.name != "out" for p in params) else None
@@ -232,21 +233,17 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
 
 def _check_memory(op: Operator, bound: Sequence[Any], returned: Any, results: Sequence[Any]) -> None:
     """A result that the function made by NumPy's functions may still be a view of an input."""
-    items = returned if isinstance(returned, (tuple, list)) else (returned,)
+    items = each(returned)
     for index, (item, result) in enumerate(zip(items, results, strict=False)):
         if isinstance(item, Array) or not isinstance(result, np.ndarray):
             continue
         for param, value in zip(op.schema.params, bound, strict=False):
-            inputs = value if isinstance(value, (tuple, list)) else (value,)
+            inputs = each(value)
             if any(isinstance(one, np.ndarray) and np.may_share_memory(one, result) for one in inputs):
                 raise AliasError(
                     f"operator {op.name}: result {index} shares memory with the input {param.name!r}; return a new array, or "
                     f"declare mutates=({param.name!r},) and -> None"
                 )
-
-
-def _packed(op: Operator, results: tuple[Any, ...]) -> Any:
-    return results[0] if op.schema.single else results if results else None
 
 
 def run_on(
@@ -269,11 +266,10 @@ def run_on(
     copied: list[tuple[Any, Any]] = []  # a mutated array, and the dense copy that the kernels write
     for index, (param, value) in enumerate(zip(schema.params, bound, strict=True)):
         values.append(_wrapped(op, index, param, value, copied, wrap))
-    args = [v for v, p in zip(values, schema.params, strict=True) if not p.keyword_only]
-    kwargs = {p.name: v for v, p in zip(values, schema.params, strict=True) if p.keyword_only}
+    args, kwargs = schema.arguments(values)
     run = run or NumpyRun(op.checker)
     late: list[tuple[Any, int]] = []
-    given = out if isinstance(out, (tuple, list)) else (out,)
+    given = each(out)
     if out is not None:
         run.outs, late = _outs(op, bound, args, kwargs, [_target(op, item) for item in given])
     returned = call(op.function, run, args, kwargs)
@@ -289,7 +285,7 @@ def run_on(
                 result if isinstance(result, np.ndarray) else memory_of(result, f"operator {op.name}: a result")
             )
         results = tuple(given)
-    return _packed(op, results)
+    return op.schema.packed(results)
 
 
 def _wrapped(op: Operator, index: int, param: Param, value: Any, copied: list[tuple[Any, Any]], wrap: Wrap) -> Any:
@@ -334,12 +330,7 @@ def _outs(
     if len(given) != len(items):
         raise ArgumentValueError(f"operator {op.name}: out= needs {len(items)} arrays, got {len(given)}")
     outs, late = {}, []
-    inputs = [
-        a
-        for value in bound
-        for a in (value if isinstance(value, (tuple, list)) else (value,))
-        if isinstance(a, np.ndarray)
-    ]
+    inputs = [a for value in bound for a in each(value) if isinstance(a, np.ndarray)]
     for index, (target, item) in enumerate(zip(given, items, strict=True)):
         shape, dtype = _form(op, item)
         if target.shape != shape or DType(target.dtype) != dtype or not target.flags.writeable:

@@ -20,6 +20,7 @@ from .formula import namespace_of
 from .launches import Checker
 from .numpy import NumpyArray, NumpyRun, memory_of
 from .numpy import run_on as run_on_numpy
+from .schema import each
 
 if TYPE_CHECKING:
     from .declare import Operator
@@ -169,7 +170,7 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
 def _items(op: Operator, bound: Sequence[Any]) -> Iterator[Any]:
     for index in op.schema.arrays:
         value = bound[index]
-        yield from value if isinstance(value, (tuple, list)) else (value,)
+        yield from each(value)
 
 
 def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:

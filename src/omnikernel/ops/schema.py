@@ -101,6 +101,15 @@ class Schema:
             raise TypeError(f"{self.name}() is missing {', '.join(map(repr, missing))}")
         return tuple(given.get(param.name, param.default) for param in self.params)
 
+    def arguments(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """A value for every parameter as the arguments of a call: by position, and by keyword."""
+        args = [value for value, param in zip(values, self.params, strict=True) if not param.keyword_only]
+        return args, {p.name: value for value, p in zip(values, self.params, strict=True) if p.keyword_only}
+
+    def packed(self, results: Sequence[Any]) -> Any:
+        """Results as a call gives them: one, a tuple, or None."""
+        return results[0] if self.single else tuple(results) or None
+
     def torch(self) -> str:
         """The schema without the name, as `torch.library` reads it, e.g. `(Tensor x, float eps=1e-05) -> Tensor`."""
         letters = iter("abcdefghijklmnopqrstuvwxyz")
@@ -114,6 +123,11 @@ class Schema:
         results = [_torch_type(kind, "") for kind in self.results]
         returns = results[0] if self.single else f"({', '.join(results)})"
         return f"({', '.join(parts)}) -> {returns}"
+
+
+def each(value: Any) -> Sequence[Any]:
+    """The items of a list or tuple, or else the value alone."""
+    return value if isinstance(value, (tuple, list)) else (value,)
 
 
 _TORCH = {"array": "Tensor", "int": "SymInt", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType"}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import OmnikernelError
-from .schema import Schema, SchemaError
+from .schema import Schema, SchemaError, each
 
 _REST = "..."
 
@@ -93,7 +93,7 @@ def register(overload: Any, schema: Schema, rule: Callable[..., Any] | Dimension
     def specs_of(args: Any, kwargs: Any) -> list[tuple[int, Any]]:
         """The DTensors among the arguments, those in lists too, with the number of their parameter."""
         bound = enumerate(schema.bind(args, kwargs))
-        items = ((i, item) for i, value in bound for item in (value if isinstance(value, (tuple, list)) else (value,)))
+        items = ((i, item) for i, value in bound for item in each(value))
         return [(i, item) for i, item in items if isinstance(item, DTensorSpec)]
 
     def replicated(*args: Any, **kwargs: Any) -> Any:

@@ -18,7 +18,8 @@ from .arrays import DType, state
 from .declare import library_of
 from .launches import results_of
 from .numpy import memory_of
-from .torch_arrays import USABLE, TorchArray, TorchRun, check_memory, dtype_of, from_numpy, packed
+from .schema import each
+from .torch_arrays import USABLE, TorchArray, TorchRun, check_memory, dtype_of, from_numpy
 from .torch_dispatcher import MISSED, TorchBinding
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def run_on(op: Operator, bound: Sequence[Any], out: Any = None) -> Any:
     if out is None:
         return results
     made = results if isinstance(results, tuple) else (results,)
-    given = out if isinstance(out, (tuple, list)) else (out,)
+    given = each(out)
     if len(made) != len(given):
         raise ArgumentValueError(f"operator {op.name}: out= needs {len(made)} tensors, got {len(given)}")
     for target, result in zip(given, made, strict=True):
@@ -168,7 +169,7 @@ def bind(op: Operator) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
             return returned.value
         results = results_of(schema, returned)
         check_memory(op, (*args, *fill), returned, results)
-        return packed(op, results)
+        return op.schema.packed(results)
 
     binding.quick = quick
 

@@ -15,6 +15,7 @@ from ..errors import ArgumentTypeError
 from ..runtime.arrays import DTYPES as TRITON_DTYPES
 from .arrays import Array, DType
 from .launches import AliasError, Checker, EagerRun, OffMixin, plain
+from .schema import each
 
 if TYPE_CHECKING:
     from .declare import Operator
@@ -198,18 +199,13 @@ def _same_device(op: Operator, param: Param, arrays: Sequence[TorchArray], devic
     return device
 
 
-def packed(op: Operator, results: tuple[Any, ...]) -> Any:
-    """The results as the schema says: one, a tuple, or None."""
-    return results[0] if op.schema.single else results if results else None
-
-
 def check_memory(op: Operator, bound: Sequence[Any], returned: Any, results: Sequence[Any]) -> None:
     """A result that the function made by other means than `empty` may still be a view of an input."""
-    if all(isinstance(item, TorchArray) for item in (returned if isinstance(returned, (tuple, list)) else (returned,))):
+    if all(isinstance(item, TorchArray) for item in each(returned)):
         return
     inputs = {}
     for param, value in zip(op.schema.params, bound, strict=True):
-        for item in value if isinstance(value, (tuple, list)) else (value,):
+        for item in each(value):
             if isinstance(item, torch.Tensor) and item.numel():
                 inputs[item.untyped_storage().data_ptr()] = param.name
     for index, result in enumerate(results):

@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 
 from ..errors import ArgumentTypeError
 from .gradients import Slot, arranged, rebuild, split, spread
+from .schema import each
 
 if TYPE_CHECKING:
     from .declare import Operator
@@ -80,7 +81,7 @@ def refuse_writes(op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 def _refuse_tangents(op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     for value in (*args, *kwargs.values()):
-        for item in value if isinstance(value, (tuple, list)) else (value,):
+        for item in each(value):
             if isinstance(item, torch.Tensor) and _unpack(item).tangent is not None:
                 raise no_forward_mode(op.name)
 

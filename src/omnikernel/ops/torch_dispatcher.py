@@ -17,7 +17,8 @@ from ..errors import ArgumentTypeError, ArgumentValueError
 from . import after_import
 from .gradients import split
 from .launches import call, results_of
-from .torch_arrays import FakeRun, InlineRun, TorchRun, arguments_of, check_memory, packed
+from .schema import each
+from .torch_arrays import FakeRun, InlineRun, TorchRun, arguments_of, check_memory
 from .torch_autograd import Rules, Template, autograd_function, autograd_kernel, refuse_writes
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class TorchBinding:
         op.check_wrote(run)
         for target, dense in copied:
             target.copy_(dense)
-        return packed(op, results)
+        return op.schema.packed(results)
 
     def fake(self, *args: Any, **kwargs: Any) -> Any:
         """Fake or meta tensors: run the function with launches turned off."""
@@ -103,7 +104,7 @@ class TorchBinding:
         bound = op.schema.bind(args, kwargs)
         values, named, device = arguments_of(op, bound, [])
         run = FakeRun(op.checker, device)
-        return packed(op, results_of(op.schema, call(op.fake_rule or op.function, run, values, named)))
+        return op.schema.packed(results_of(op.schema, call(op.fake_rule or op.function, run, values, named)))
 
     def functional(self, mode: Any, overload: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Under functionalisation: opaque, but for ahead-of-time programs the function's launches themselves."""
@@ -119,7 +120,7 @@ class TorchBinding:
             results = results_of(op.schema, call(op.function, InlineRun(op.checker, device), values, named))
             for target, dense in copied:
                 target.copy_(dense)
-        return packed(op, results)
+        return op.schema.packed(results)
 
     def vmap(self, size: int, dims: Sequence[Any], bound: Sequence[Any]) -> tuple[Any, Any]:
         """The user's rule, or a call a slice. Results have the new axis in front."""
@@ -170,7 +171,7 @@ class TorchBinding:
             bound = op.schema.bind(args, kwargs)
             for index in mutable:
                 value = bound[index]
-                for item in value if isinstance(value, (tuple, list)) else (value,):
+                for item in each(value):
                     if item is not None:
                         torch.autograd.graph.increment_version(item)
             return overload.redispatch(keyset & after, *args, **kwargs)

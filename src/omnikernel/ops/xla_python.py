@@ -7,6 +7,7 @@ for the interpreter lock; build the C extension where that matters.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -94,25 +95,22 @@ _ERROR_CREATE = 48  # offset of the function in XLA's table: size, extension, ve
 
 
 @cache
-def _handler() -> Any:
-    return _HANDLER(_handle)
+def _callback(function: Callable[[int], int | None]) -> Any:
+    return _HANDLER(function)  # kept by the cache: it must live as long as the process
+
+
+def _address(function: Callable[[int], int | None]) -> int:
+    return ctypes.cast(_callback(function), _pointer).value or 0
 
 
 def handler_address() -> int:
-    """The address of the handler; it lives as long as the process."""
-    address: int = ctypes.cast(_handler(), _pointer).value or 0
-    return address
-
-
-@cache
-def _refusal() -> Any:
-    return _HANDLER(_refuse)
+    """The address of the handler."""
+    return _address(_handle)
 
 
 def refusal_address() -> int:
     """The address of a handler that fails, for devices whose memory no compiled kernel can reach."""
-    address: int = ctypes.cast(_refusal(), _pointer).value or 0
-    return address
+    return _address(_refuse)
 
 
 def _refuse(address: int) -> int | None:

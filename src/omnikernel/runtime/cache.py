@@ -43,9 +43,8 @@ def pack(artefact: Artefact) -> bytes:
     return _HEADER.pack(MAGIC, FORMAT, hashlib.sha256(body).digest(), len(manifest)) + manifest + artefact.object
 
 
-@lru_cache(
-    maxsize=4
-)  # Triton's entry is unpacked when it is found, to see that it is whole, and again when it is loaded
+# Triton's entry is unpacked when it is found, to see that it is whole, and again when it is loaded.
+@lru_cache(maxsize=4)
 def unpack(data: bytes) -> Artefact:
     """The artefact that `pack` made these bytes from.
 

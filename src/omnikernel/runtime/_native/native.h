@@ -19,8 +19,8 @@
 typedef int32_t (*ok_kernel)(const uint64_t *args, const int32_t grid[3], int64_t first, int64_t last, void *arena,
                              void *fault);
 
-/* One launch. `cost` is the estimated nanoseconds of one program, 0 where unknown. After a launch `took` is what they were,
- * on one thread; 0 where that was not measured, which happens only if `measure` is not set. */
+/* One launch. `cost` is the estimated nanoseconds of one program, 0 where unknown. After a launch `took` is what they were
+ * on one thread, 0 where that is not known; `measure` asks for it also where the launch is short. */
 typedef struct {
     ok_kernel kernel;
     const uint64_t *args;
