@@ -256,3 +256,22 @@ CASES = {
         *(adam, laplacian, single_pass, gelu_bf16, attention),
     )
 }
+
+# The ways in which a kernel can be declared.
+SPELLINGS = """
+extern "C" __global__ void a(int *x) { x[0] = 1; }
+static __global__ void b(int *x);
+__global__ static inline void c(int *x) { x[2] = 3; }
+template <int N> __global__ void d(int *x) { x[3] = N; }
+template __global__ void d<4>(int *);
+static __global__ void b(int *x) { x[1] = 2; }
+extern "C" {
+__launch_bounds__(32) __global__ void e(int *x) {
+  __shared__ alignas(16) int s[4]; volatile __shared__ int v[2]; __shared__ volatile float w;
+  __shared__ int2 t[2], u;
+  s[0] = 5; v[0] = s[0]; w = v[0]; t[0] = make_int2(w, 0); u = t[0];
+  __syncthreads();
+  x[4] = u.x;
+}
+}
+"""

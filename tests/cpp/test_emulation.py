@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda_cases import SPELLINGS
 
 import omnikernel
 from omnikernel.cpp.emulation import UnsupportedCuda, emulate
@@ -400,25 +401,6 @@ __global__ void k(int *out) {
     out = ints(48)
     mod.k[1, 48, 48 * 4](out)
     np.testing.assert_array_equal(out, np.arange(48)[::-1])
-
-
-SPELLINGS = """
-extern "C" __global__ void a(int *x) { x[0] = 1; }
-static __global__ void b(int *x);
-__global__ static inline void c(int *x) { x[2] = 3; }
-template <int N> __global__ void d(int *x) { x[3] = N; }
-template __global__ void d<4>(int *);
-static __global__ void b(int *x) { x[1] = 2; }
-extern "C" {
-__launch_bounds__(32) __global__ void e(int *x) {
-  __shared__ alignas(16) int s[4]; volatile __shared__ int v[2]; __shared__ volatile float w;
-  __shared__ int2 t[2], u;
-  s[0] = 5; v[0] = s[0]; w = v[0]; t[0] = make_int2(w, 0); u = t[0];
-  __syncthreads();
-  x[4] = u.x;
-}
-}
-"""
 
 
 def test_ways_to_spell_a_kernel(compiler: object) -> None:

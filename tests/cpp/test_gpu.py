@@ -9,7 +9,7 @@ from typing import Any
 
 import cuda_cases
 import pytest
-from cuda_cases import CASES, FOLDER
+from cuda_cases import CASES, FOLDER, SPELLINGS
 
 import omnikernel
 from omnikernel.cpp import gpu, gpu_source
@@ -39,8 +39,6 @@ def test_the_kernels_compile_for_a_gpu(name: str) -> None:
 
 @needs_compiler
 def test_ways_to_spell_a_kernel() -> None:
-    from test_emulation import SPELLINGS
-
     explicit = dict.fromkeys("abce", "(int *x)") | {"d": "d<4>(int *x)"}
     kernels = tuple(functions(SPELLINGS, "a.cu", True, explicit))
     made = gpu_source.GpuRecipe("a", "a.cu", SPELLINGS, kernels, 32, 90, (), (), {}, False)

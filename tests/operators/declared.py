@@ -86,3 +86,17 @@ def everything(
     factor = 1.0 * flag + len(more) + (maybe is not None) + (10 if mode == "ten" else 0)
     scale_kernel[blocks(x.size)](x, one, x.size, factor, BLOCK=64)
     return one, two
+
+
+@omnikernel.op("tests::tenfold")
+def tenfold(x: Array, more: list[Array], maybe: Array | None = None) -> tuple[Array, Array]:
+    first, second = everything(scale(x, 5.0), [x, *more], maybe, x.shape, flag=False, mode="ten")
+    increment_(second)
+    return scale(first, factor=0.5).reshape(-1), second
+
+
+@omnikernel.op("tests::two_steps_", mutates=("x",))
+def two_steps_(x: Array) -> None:
+    increment_(x)
+    increment_kernel[blocks(x.size)](x, x.size, BLOCK=64)
+    increment_(x=x.reshape(-1))

@@ -9,9 +9,8 @@ pytest.importorskip("torch")
 
 import torch
 import torch.nn.functional as F
-from declared import dense_copy, everything, increment_, outer, scale
+from declared import dense_copy, everything, increment_, outer, scale, tenfold, two_steps_
 from operators import attention, cross_entropy, gelu, layer_norm, rms_norm, softmax
-from test_op_nested import tenfold, two_steps_
 
 from omnikernel.errors import ArgumentTypeError
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from declared import blocks, dense_copy, everything, increment_, increment_kernel, scale, scale_kernel
+from declared import blocks, dense_copy, increment_, increment_kernel, scale, scale_kernel, tenfold, two_steps_
 
 import omnikernel
 from omnikernel import Array
@@ -27,20 +27,6 @@ LIBRARIES = [
     pytest.param(in_jax, marks=pytest.mark.jax),
 ]
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
-
-
-@omnikernel.op("tests::tenfold")
-def tenfold(x: Array, more: list[Array], maybe: Array | None = None) -> tuple[Array, Array]:
-    first, second = everything(scale(x, 5.0), [x, *more], maybe, x.shape, flag=False, mode="ten")
-    increment_(second)
-    return scale(first, factor=0.5).reshape(-1), second
-
-
-@omnikernel.op("tests::two_steps_", mutates=("x",))
-def two_steps_(x: Array) -> None:
-    increment_(x)
-    increment_kernel[blocks(x.size)](x, x.size, BLOCK=64)
-    increment_(x=x.reshape(-1))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from elementwise_jit import DTYPES, LIBM, TARGETS, externals, run, same_bits
 from exact_rounding import to_format
+from math_reference import check, mp_function
 
 from omnikernel.errors import UnsupportedOp
 from omnikernel.lower.math import MATH
@@ -95,26 +96,6 @@ RANGES: dict[str, tuple[float, float]] = {
     "tgamma": (-10, 35),
     "lgamma": (0.1, 100),
 }
-
-
-def mp_function(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """An mpmath function over arrays, rounded to long double; NaN where mpmath has no real value."""
-
-    def one(*values: Any) -> np.longdouble:
-        try:
-            value = function(*(mpmath.mpf(float(v)) for v in values))
-        except (ValueError, ZeroDivisionError, mpmath.libmp.NoConvergence):
-            return np.longdouble(NAN)
-        if isinstance(value, mpmath.mpc):
-            return np.longdouble(NAN)
-        high = float(value)
-        return np.longdouble(high) + (np.longdouble(float(value - high)) if math.isfinite(high) else 0)
-
-    def many(*arrays: np.ndarray) -> np.ndarray:
-        with mpmath.workdps(40):
-            return np.array([one(*row) for row in zip(*arrays, strict=True)], np.longdouble)
-
-    return many
 
 
 def _fdim(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -281,23 +262,6 @@ def test_rare(name: str, kind: str) -> None:
         check(name, kind, [x], exact, target, 8)
 
 
-# mpmath does not know -0.
-ZEROS = {"sinpi", "cospi"}
-
-
-def ulp_error(got: np.ndarray, exact: np.ndarray, signed_zero: bool = True) -> np.ndarray:
-    """Distance in ulp of the result's type; infinite where NaN, infinity or (if asked) the sign of zero differs."""
-    dtype = got.dtype
-    with np.errstate(all="ignore"):
-        want = exact.astype(dtype)
-        error = np.abs(got.astype(np.longdouble) - exact) / np.spacing(np.abs(want)).astype(np.longdouble)
-        special = ~np.isfinite(want) | ~np.isfinite(got)
-        same = (got == want) | (np.isnan(got) & np.isnan(want))
-        error = np.where(special, np.where(same, 0, INF), error)
-        both_zero = (got == 0) & (want == 0)
-        return np.where(signed_zero & both_zero & (np.signbit(got) != np.signbit(want)), INF, error)
-
-
 def points(name: str, kind: str, count: int) -> np.ndarray:
     """A linear grid, random bits and special values."""
     rng = np.random.default_rng(len(name))
@@ -309,18 +273,6 @@ def points(name: str, kind: str, count: int) -> np.ndarray:
         grid = np.linspace(low, high, count // 2).astype(dtype)
         wide = np.linspace(low * 8, high * 8, count // 8).astype(dtype) if kind == "f64" else grid[:0]
         return np.concatenate([grid, raw, small, wide, np.array(SPECIAL).astype(dtype)])
-
-
-def check(name: str, kind: str, inputs: list[np.ndarray], exact: np.ndarray, target: str, lanes: int) -> None:
-    bound = MATH[name].ulp[kind]
-    symbol = f"__nv_{name}{'f' if kind == 'f32' else ''}"
-    (got,) = run("tt.extern_elementwise", inputs, [kind], lanes, target, symbol=symbol)
-    error = ulp_error(got, exact, signed_zero=name not in ZEROS)
-    worst = int(np.argmax(error))
-    at = [x[worst] for x in inputs]
-    text = f"{name} {kind} {target}: {error[worst]} ulp at {at}: got {got[worst]!r}, want {exact[worst]!r}"
-    # The references' own error is part of the measured distance.
-    assert error[worst] <= max(bound, 0.5) + 0.02, text
 
 
 CASES = [(n, k) for n in ONE for k in MATH[n].emit]

@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from elementwise_jit import DTYPES, TARGETS, run, same_bits
-from test_math import check, mp_function
+from math_reference import check, mp_function
 
 INF, NAN = math.inf, math.nan
 
