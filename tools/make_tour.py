@@ -138,16 +138,17 @@ def tour(refresh: bool) -> str:
     same_llvm = refresh or llvm_version == named_llvm
     ttir = without_locations(ttir_text(load_kernel(KERNEL), SIGNATURE, CONSTANTS)) if same_triton else block("mlir")
     target = Target(TRIPLE, CPU, FEATURES)
-    texts = pipeline.compile_text(ttir, pipeline.Options(disjoint=True), target).texts
+    options = pipeline.Options(disjoint=True)
+    llvm_ir = pipeline.compile_text(ttir, options, target).texts["llvm"]
     return TEXT.format(
         cpu=CPU,
         triton=triton_version if same_triton else named_triton,
         llvm=llvm_version if same_llvm else named_llvm,
         source=kernel_source(),
         ttir=ttir,
-        tile=texts["tile"].strip(),
-        llvm_ir=texts["llvm"].strip(),
-        asm=innermost_loop(jit.assembly(texts["llvm"], target)) if same_llvm else block("asm"),
+        tile=pipeline.tile_text(ttir, options).strip(),
+        llvm_ir=llvm_ir.strip(),
+        asm=innermost_loop(jit.assembly(llvm_ir, target)) if same_llvm else block("asm"),
     )
 
 

@@ -60,13 +60,13 @@ class Artefact:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Everything but the object code, as JSON-able values."""
+        """What is stored beside the object code, as JSON-able values; of the texts only the TTIR, from which others come."""
         return {
             "name": self.name,
             "parameters": [[p.name, str(p.type), p.read, p.written] for p in self.parameters],
             "arena_bytes": self.arena_bytes,
             "asserts": list(self.asserts),
             "cost": self.cost,
-            "texts": self.texts,
+            "texts": {stage: text for stage, text in self.texts.items() if stage == "ttir"},
             "options": asdict(self.options),
         }

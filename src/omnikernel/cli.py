@@ -58,8 +58,11 @@ def stage_text(spec: str, signature: str, defines: list[str], stage: Stage) -> s
     from .llvm import jit
 
     # As for a launch whose arrays do not overlap: the variant that nearly every launch runs.
-    texts = pipeline.compile_text(ttir, pipeline.Options(disjoint=True)).texts
-    return jit.assembly(texts["llvm"], jit.host_target()) if stage is Stage.asm else texts[stage.value]
+    options = pipeline.Options(disjoint=True)
+    if stage is Stage.tile:
+        return pipeline.tile_text(ttir, options)
+    text = pipeline.compile_text(ttir, options).texts["llvm"]
+    return jit.assembly(text, jit.host_target()) if stage is Stage.asm else text
 
 
 def cache(clear: bool = False) -> str:

@@ -63,14 +63,7 @@ def compile_kernel(
 ) -> Artefact:
     """Compile tile IR for a machine, stage by stage."""
     target = target or host_target()
-    checked: set[Op] = set()
-    verify(kernel, "read", checked)
-    for name, rewrite in PASSES.items():
-        if name != "contract" or options.fp_fusion:
-            rewritten = rewrite(kernel)
-            if rewritten is not kernel:  # a pass that finds nothing to do returns the kernel itself
-                verify(rewritten, name, checked)
-            kernel = rewritten
+    kernel = rewritten(kernel, options)
     roots = find_roots(kernel, options.disjoint)  # which argument each pointer comes from
     written, read = written_and_read(kernel, roots)
     schedules = {f.name: schedule(f, roots) for f in kernel.functions}  # which tiles are kept, and when
@@ -78,7 +71,7 @@ def compile_kernel(
     together = lockstep(kernel, roots, order[0])  # the kernel for several programs at once, where that gains
     lowered = lower_kernel(kernel, schedules, target, order, _scheduled(together, options))  # LLVM IR text
     data = compile_object(lowered.text, target)  # machine code
-    texts = {"ttir": ttir_text or print_kernel(kernel), "tile": print_kernel(kernel), "llvm": lowered.text}
+    texts = {"ttir": ttir_text or print_kernel(kernel), "llvm": lowered.text}
     artefact = Artefact(
         name=kernel.entry.name,
         object=data,
@@ -89,8 +82,21 @@ def compile_kernel(
         texts=texts,
         options=options,
     )
-    write_dumps(artefact, target)
+    write_dumps(artefact, kernel, target)
     return artefact
+
+
+def rewritten(kernel: Kernel, options: Options) -> Kernel:
+    """The kernel after all passes, verified after each that changed it."""
+    checked: set[Op] = set()
+    verify(kernel, "read", checked)
+    for name, rewrite in PASSES.items():
+        if name != "contract" or options.fp_fusion:
+            changed = rewrite(kernel)
+            if changed is not kernel:  # a pass that finds nothing to do returns the kernel itself
+                verify(changed, name, checked)
+            kernel = changed
+    return kernel
 
 
 def _scheduled(together: Lockstep | None, options: Options) -> Together | None:
@@ -109,15 +115,29 @@ def _parameter_type(arg: Value) -> Pointer | Scalar:
     return arg.type
 
 
-def write_dumps(artefact: Artefact, target: Target) -> None:
-    """Write the stages that `OMNIKERNEL_DUMP` names, each to a file of `OMNIKERNEL_DUMP_DIR` or to standard error."""
+def tile_text(ttir_text: str, options: Options) -> str:
+    """Tile IR after all passes, as it prints."""
+    return print_kernel(rewritten(parse(ttir_text), options))
+
+
+def write_dumps(artefact: Artefact, kernel: Kernel, target: Target) -> None:
+    """Write the stages that `OMNIKERNEL_DUMP` names, each to a file of `OMNIKERNEL_DUMP_DIR` or to standard error.
+
+    Args:
+        artefact: of the compilation, with its texts.
+        kernel: the tile IR that was lowered.
+        target: the machine compiled for.
+    """
     wanted = config.dump()
     if wanted is None or (wanted.kernel and wanted.kernel != artefact.name):
         return
     for number, (stage, suffix) in enumerate({"ttir": "mlir", "tile": "tile", "llvm": "ll", "asm": "s"}.items()):
         if stage not in wanted.stages:
             continue
-        text = assembly(artefact.texts["llvm"], target) if stage == "asm" else artefact.texts[stage]
+        if stage == "asm":
+            text = assembly(artefact.texts["llvm"], target)
+        else:
+            text = print_kernel(kernel) if stage == "tile" else artefact.texts[stage]
         if wanted.folder:
             wanted.folder.mkdir(parents=True, exist_ok=True)
             (wanted.folder / f"{artefact.name}.{number}-{stage}.{suffix}").write_text(text)

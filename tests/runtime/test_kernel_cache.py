@@ -36,7 +36,7 @@ ARTEFACT = Artefact(
     arena_bytes=4096,
     asserts=("a.py:3: höher",),
     cost=12.5,
-    texts={"ttir": "module {}\n", "llvm": "define"},
+    texts={"ttir": "module {}\n"},
     options=Options(fp_fusion=False, disjoint=True),
 )
 TARGET = Target("x86_64-linux", "znver4", frozenset({"avx2", "fma"}))
@@ -44,6 +44,11 @@ TARGET = Target("x86_64-linux", "znver4", frozenset({"avx2", "fma"}))
 
 def test_round_trip() -> None:
     assert cache.unpack(cache.pack(ARTEFACT)) == ARTEFACT
+
+
+def test_texts_that_no_launch_needs_are_not_stored() -> None:
+    compiled = replace(ARTEFACT, texts={**ARTEFACT.texts, "llvm": "define"})
+    assert cache.pack(compiled) == cache.pack(ARTEFACT)
 
 
 @pytest.mark.parametrize("size", [0, 7, 51, 60, 400, len(cache.pack(ARTEFACT)) - 1])
