@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import descriptors, diskcache, places, tuning
+from . import dependencies, descriptors, diskcache, places, tuning
 
 _LOCK = threading.RLock()
 _MARK = "_omnikernel"  # on a wrapper: it is ours, and is not wrapped again
@@ -58,6 +58,7 @@ def install() -> None:
             wrap(compiler.CompiledKernel, "__del__", _delete)
         wrap(compiler.CompiledKernel, "__getitem__", _launch_compiled)
         wrap(testing, "do_bench_cudagraph", tuning.without_graph)
+        dependencies.install(jit, wrap)
         tuning.install(autotuner, wrap)
         descriptors.install(descriptor, wrap)
 
@@ -149,7 +150,8 @@ def _run(stock: Callable[..., Any]) -> Callable[..., Any]:
             if not places.is_ours(driver.active):
                 return stock(self, *args, grid=grid, warmup=warmup, **kwargs)
             try:
-                kernel = stock(self, *args, grid=as_grid(grid), warmup=warmup, **kwargs)
+                with dependencies.remembered():
+                    kernel = stock(self, *args, grid=as_grid(grid), warmup=warmup, **kwargs)
             except (TypeError, ValueError, RuntimeError):
                 if not warmup:  # Triton specialises arguments without saying which is which
                     _name_argument(self, args, kwargs)

@@ -145,7 +145,7 @@ class KernelCache:
         if config.dump() is not None:
             return None
         try:
-            data = _read_own(self.path(key))
+            data = read_own(self.path(key))
         except OSError:
             return None
         stored, _, packed = data.partition(b"\n")
@@ -159,16 +159,7 @@ class KernelCache:
     def put(self, key: str, artefact: Artefact) -> None:
         """Store the kernel, in place of whatever is there."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # mkstemp makes the file readable and writable by its owner alone.
-            handle, temporary = tempfile.mkstemp(prefix=f"{key[:16]}.", suffix=".tmp", dir=self.folder)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(key.encode() + b"\n" + pack(artefact))
-                os.replace(temporary, self.path(key))
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+            write_whole(self.path(key), key.encode() + b"\n" + pack(artefact))
         except OSError as error:
             self._warn(error)
 
@@ -181,7 +172,25 @@ class KernelCache:
             )
 
 
-def _read_own(path: Path) -> bytes:
+def write_whole(path: Path, data: bytes) -> None:
+    """Make or replace a file that its owner alone may read and write; a reader never sees half of it.
+
+    Raises:
+        OSError: the folder cannot be made, or not written.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # mkstemp makes the file readable and writable by its owner alone.
+    handle, temporary = tempfile.mkstemp(prefix=f"{path.name[:16]}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_own(path: Path | str) -> bytes:
     """The content of a regular file that only its owner may write, who is this user or root.
 
     Raises:
