@@ -93,7 +93,7 @@ def _narrow_add(fl: FunctionLowering, op: Op, pointer: LValue, value: Lanes) -> 
     before = b.block
     b.jump(head)
     b.label(head)
-    phi = LValue(f"%{b.fresh('seen')}", memory)
+    phi = b.named(f"%{b.fresh('seen')}", memory)
     place = b.reserve()
     total = b.fadd(Lanes(element, phi).wide(b), value.wide(b))
     rounded = Lanes(element, wide=round_to(b, total, element.kind))

@@ -169,7 +169,7 @@ def lower_while(fl: FunctionLowering, op: Op) -> None:
     start = b.block
     b.jump(head)
     b.label(head)
-    phis = [LValue(f"%{b.fresh('w')}", register_type(before.args[i].type)) for i in scalars]  # type: ignore[arg-type]
+    phis = [b.named(f"%{b.fresh('w')}", register_type(before.args[i].type)) for i in scalars]  # type: ignore[arg-type]
     places = [b.reserve() for _ in phis]
     for i, phi in zip(scalars, phis, strict=True):
         fl.bind(before.args[i], Lanes(before.args[i].type, phi))  # type: ignore[arg-type]
@@ -270,7 +270,7 @@ def lower_blocks(fl: FunctionLowering, region: Region, prefix: str) -> None:
                 if at in buffers[block.label]:
                     fl.bind(arg, buffers[block.label][at])
                 else:
-                    phi = LValue(f"%{b.fresh('p')}", register_type(arg.type))  # type: ignore[arg-type]
+                    phi = b.named(f"%{b.fresh('p')}", register_type(arg.type))  # type: ignore[arg-type]
                     phis[block.label].append((at, b.reserve(), phi))
                     fl.bind(arg, Lanes(arg.type, phi))  # type: ignore[arg-type]
         fl.ops(block)

@@ -93,7 +93,7 @@ class FunctionLowering:
         self.schedule = schedules[kernel.entry.name]
         self.arena = Arena()
         self.lasting_pointer = arena
-        self.arena_pointer = LValue("%stack", PTR) if self.schedule.shared else arena  # behind what lasts
+        self.arena_pointer = b.named("%stack", PTR) if self.schedule.shared else arena  # behind what lasts
         self.lasting_bytes = 0
         self.preheaders: dict[Op, Section] = {}  # places before the first trip of a loop
         self.vector_bits = vector_bits
@@ -211,7 +211,7 @@ class FunctionLowering:
         name = self.b.fresh("lasting")
         self.b.slots.append(f"  %{name} = getelementptr i8, {self.lasting_pointer}, i64 {self.lasting_bytes}")
         self.lasting_bytes += size
-        return LValue(f"%{name}", PTR)
+        return self.b.named(f"%{name}", PTR)
 
     @contextmanager
     def scope(self) -> Iterator[None]:

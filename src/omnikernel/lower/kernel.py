@@ -60,7 +60,8 @@ def lower_kernel(
     narrow = _moves_memory(kernel) and "avx512vl" in target.features
     if narrow:
         module.vector_bits = 256
-    b, arena = Builder(module), LValue("%arena", PTR)
+    b = Builder(module)
+    arena = b.named("%arena", PTR)
     fl = FunctionLowering(b, kernel, schedules, arena, target.vector_bits)
     lowerings = [fl]
     if together:
