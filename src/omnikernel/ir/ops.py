@@ -8,19 +8,18 @@ meaning (`reference/`) are registered under the same name, and a test keeps the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Flag, auto
 
 MANY = 10**6
 
 
-class Effect(Flag):
-    """What an op does beyond its results."""
+class Effect:
+    """What an op does beyond its results, as bits. Plain integers: passes ask for all pairs of ops, and enums are slow."""
 
     NONE = 0
-    READ = auto()  # reads memory
-    WRITE = auto()  # writes memory
-    ORDER = auto()  # orders other effects (atomics, barriers)
-    HOST = auto()  # visible outside memory: print, assert
+    READ = 1  # reads memory
+    WRITE = 2  # writes memory
+    ORDER = 4  # orders other effects (atomics, barriers)
+    HOST = 8  # visible outside memory: print, assert
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Row:
     operands: tuple[int, int]
     results: tuple[int, int]
     doc: str
-    effect: Effect = Effect.NONE
+    effect: int = Effect.NONE
     regions: int = 0
     terminator: bool = False
 
@@ -56,7 +55,7 @@ def _add(
     operands: int | tuple[int, int],
     results: int | tuple[int, int],
     doc: str,
-    effect: Effect = Effect.NONE,
+    effect: int = Effect.NONE,
     regions: int = 0,
     terminator: bool = False,
 ) -> None:

@@ -78,13 +78,16 @@ def expect(fl: FunctionLowering, value: Value) -> Ahead | None:
     shape = shape_of(value.type)
     if fl.trips == 1 or len(shape) != 2:
         return None
+    corners = [_source(fl, value, (ZERO, ZERO))]
+    if corners[0] is None:
+        return None
     dim = choose_lane_dim(Evaluator(fl, flow=True), shape, lambda index: [(value, index)], lambda _: [])
     if dim < 0:
         return None
     one = Ix(LValue("1", I64))
     other = 1 - dim
-    corners = [_source(fl, value, (ZERO, ZERO)), _source(fl, value, (one, ZERO) if other == 0 else (ZERO, one))]
-    if corners[0] is None or corners[1] is None:
+    corners.append(_source(fl, value, (one, ZERO) if other == 0 else (ZERO, one)))
+    if corners[1] is None:
         return None
     if not all(ix.base.text.isdigit() for corner in corners if corner for ix in corner[1]):
         return None  # behind a reshape: an index in symbols, of which no code can be made

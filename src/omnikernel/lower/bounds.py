@@ -225,7 +225,9 @@ def replaced(index: Index, old: Ix, new: Ix) -> Index:
 # --- walking without emitting ------------------------------------------------------------------------------------------------
 
 
-def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix, extent: int) -> Walked:
+def walk(
+    ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix, extent: int, *, bounds: bool = True
+) -> Walked:
     """Find what a nest reads: its loads, the masks that are bounds along the lanes, remainders in addresses.
 
     Args:
@@ -234,6 +236,7 @@ def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix, 
         masks: the masks of the step's own stores.
         lane: the index along the lane dimension, as it stands in the roots' indices.
         extent: of the lane dimension.
+        bounds: masks and remainders are wanted, too.
     """
     found = Walked()
     seen: set[Root] = set()
@@ -259,10 +262,11 @@ def walk(ev: Evaluator, roots: Iterable[Root], masks: Iterable[Root], lane: Ix, 
         op = ev.function.definition(value)
         if op.name == "tt.load":
             found.accesses.append((op, at))
-            if len(op.operands) > 1:
+            if bounds and len(op.operands) > 1:
                 _walk_mask(ev, op.operands[1], operand_index(value, op.operands[1], at), probe, found)
         if (
-            op.name in ("arith.remsi", "arith.remui")
+            bounds
+            and op.name in ("arith.remsi", "arith.remui")
             and probe.placed(at)
             and probe.consecutive(ev, op.operands[0], at)
             and not probe.varies(ev, op.operands[1], operand_index(value, op.operands[1], at))
@@ -361,68 +365,64 @@ def extended(ev: Evaluator, value: Value, index: Index) -> list[Root]:
     return found
 
 
-def lane_pattern(ev: Evaluator, value: Value, index: Index) -> tuple[int, ...] | None:
-    """The constants by which an integer or pointer tile differs from lane to lane; None where unknown, () for none."""
-    known: _Patterns = {}
-    stack = [(value, index)]
+_Pattern = tuple[int, ...] | None
+Patterns = dict[Root, _Pattern]
+
+
+def lane_pattern(ev: Evaluator, value: Value, index: Index, known: Patterns | None = None) -> _Pattern:
+    """The constants by which an integer or pointer tile differs from lane to lane; None where unknown, () for none.
+
+    Args:
+        known: what was found so far at indices of the same lanes, and gets what is found now.
+    """
+    known = {} if known is None else known
+    root = (value, index)
+    stack = [] if root in known else [_opened(ev, root)]
     while stack:  # from the far end of a chain of sums, since Python's stack is short
-        current = stack[-1]
-        waiting = [read for read in _pattern_reads(ev, *current) if read not in known]
-        if waiting:
-            stack.append(waiting[-1])
+        current, op, reads = stack[-1]
+        waiting = next((read for read in reads if read not in known), None)
+        if waiting is None:
+            known[current] = _pattern_of(ev, current, op, [known[read] for read in reads])
+            stack.pop()
         else:
-            _lane_pattern(ev, *stack.pop(), known)
-    return known[value, index]
+            stack.append(_opened(ev, waiting))
+    return known[root]
 
 
-_Patterns = dict[Root, "tuple[int, ...] | None"]
-
-
-def _pattern_reads(ev: Evaluator, value: Value, index: Index) -> list[Root]:
-    """Whose patterns the pattern of a value is made of."""
-    if not ev.function.varies(value, index) or value in ev.function.bindings:
-        return []
+def _opened(ev: Evaluator, root: Root) -> tuple[Root, Op | None, list[Root]]:
+    """A value, what makes it where it differs between lanes, and whose patterns its own is made of."""
+    value, index = root
+    if value in ev.function.bindings or not ev.function.varies(value, index):
+        return root, None, []
     op = ev.function.definition(value)
     if op.name in SHAPE_OPS:
-        return [(op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))]
+        return root, op, [(op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))]
     if op.name in ("arith.extsi", "arith.remsi", "arith.remui"):
-        return [(op.operands[0], operand_index(value, op.operands[0], index))]
+        return root, op, [(op.operands[0], operand_index(value, op.operands[0], index))]
     if op.name in ("arith.addi", "arith.subi", "tt.addptr", "arith.muli"):
-        return [(v, operand_index(value, v, index)) for v in op.operands]
-    return []
+        return root, op, [(v, operand_index(value, v, index)) for v in op.operands]
+    return root, op, []
 
 
-def _lane_pattern(ev: Evaluator, value: Value, index: Index, known: _Patterns) -> tuple[int, ...] | None:
-    """Each value behind is asked once: sums may share their operands in every step of a long chain."""
-    if (value, index) not in known:
-        known[value, index] = _find_lane_pattern(ev, value, index, known)
-    return known[value, index]
-
-
-def _find_lane_pattern(ev: Evaluator, value: Value, index: Index, known: _Patterns) -> tuple[int, ...] | None:
-    if not ev.function.varies(value, index):
-        return ()
-    if value in ev.function.bindings:
-        return None
-    op = ev.function.definition(value)
-    if op.name in SHAPE_OPS:
-        return _lane_pattern(ev, op.operands[0], source_index(op, index, symbolic_bits, symbolic_add), known)
+def _pattern_of(ev: Evaluator, root: Root, op: Op | None, patterns: list[_Pattern]) -> _Pattern:
+    """The pattern of a value, from those of what it reads."""
+    value, index = root
+    if op is None:
+        return None if ev.function.varies(value, index) else ()
     if op.name == "tt.make_range":
         return index[0].pattern
-    if op.name in ("arith.extsi", "arith.remsi", "arith.remui"):
-        return _lane_pattern(ev, op.operands[0], operand_index(value, op.operands[0], index), known)
-    if op.name in ("arith.addi", "arith.subi", "tt.addptr", "arith.muli"):
-        a, c = (_lane_pattern(ev, v, operand_index(value, v, index), known) for v in op.operands)
-        if a is None or c is None:
-            return None
-        if op.name == "arith.muli":
-            factor = constant_integer(ev, op.operands[1]) if a else constant_integer(ev, op.operands[0])
-            varying = a or c
-            return None if factor is None or (a and c) else tuple(p * factor for p in varying)
-        sign = -1 if op.name == "arith.subi" else 1
-        size = max(len(a), len(c))
-        return tuple(p + sign * q for p, q in zip(a or (0,) * size, c or (0,) * size, strict=True))
-    return None
+    if len(patterns) != 2:
+        return patterns[0] if patterns else None
+    a, c = patterns
+    if a is None or c is None:
+        return None
+    if op.name == "arith.muli":
+        factor = constant_integer(ev, op.operands[1]) if a else constant_integer(ev, op.operands[0])
+        varying = a or c
+        return None if factor is None or (a and c) else tuple(p * factor for p in varying)
+    sign = -1 if op.name == "arith.subi" else 1
+    size = max(len(a), len(c))
+    return tuple(p + sign * q for p, q in zip(a or (0,) * size, c or (0,) * size, strict=True))
 
 
 def constant_integer(ev: Evaluator, value: Value) -> int | None:

@@ -12,7 +12,7 @@ from math import prod
 
 from ..llvm.emit import I64, LType, LValue
 from .beyond import Beyond, unchanged
-from .bounds import Root, known_chunks, lane_pattern, replaced, walk
+from .bounds import Patterns, Root, known_chunks, lane_pattern, replaced, walk
 from .evaluate import Buffer, Evaluator, pointee_memory
 from .index import ZERO, Index, Ix, operand_index
 from .linear import arithmetic_step
@@ -257,21 +257,23 @@ def choose_lane_dim(
     allowed: Iterable[int] | None = None,
 ) -> int:
     """The dimension along which most accesses are consecutive; the last one where that decides nothing."""
+    candidates = [dim for dim in (range(len(shape)) if allowed is None else allowed) if shape[dim] > 1]
+    if len(candidates) < 2:  # nothing to choose
+        return candidates[0] if candidates else -1
     best, choice = -1.0, -1
-    for dim in allowed if allowed is not None else range(len(shape)):
-        if shape[dim] == 1:
-            continue
+    for dim in candidates:
         lanes = min(shape[dim], LANES)
         lane = Ix(LValue("%?", I64), tuple(range(lanes)), 1)
         index = tuple(lane if d == dim else Ix(LValue(f"%?{d}", I64), (), 1) for d in range(len(shape)))
         score = 0.5 * dim / len(shape)
-        walked = walk(ev, roots(index), [], lane, shape[dim])
+        walked = walk(ev, roots(index), [], lane, shape[dim], bounds=False)
+        known: Patterns = {}
         patterns = [
-            (lane_pattern(ev, op.operands[0], operand_index(op.results[0], op.operands[0], at)), 1.0)
+            (lane_pattern(ev, op.operands[0], operand_index(op.results[0], op.operands[0], at), known), 1.0)
             for op, at in walked.accesses
         ]
         patterns += [(buffer_pattern(buffer, at), 0.5) for buffer, at in walked.reads]
-        patterns += [(lane_pattern(ev, pointer, at), 2.0) for pointer, at in stores(index)]
+        patterns += [(lane_pattern(ev, pointer, at, known), 2.0) for pointer, at in stores(index)]
         for pattern, weight in patterns:
             if pattern is not None:
                 step = arithmetic_step(pattern) if pattern else 0

@@ -97,6 +97,7 @@ class _Scheduler:
         self.sinks: dict[Value, frozenset[Op]] = {}
         self.uses: dict[Value, frozenset[Op]] = {}
         self.cost: dict[Value, float] = {}
+        self.lazy: dict[Op, None] = {}
         self.loaded: set[Value] = set()  # depends on a load
         self.cuts: set[Value] = set()  # of chains of compare-and-swaps
         self.groups: dict[Op, tuple[Op, ...]] = {}
@@ -128,7 +129,7 @@ class _Scheduler:
             current = self.parent[block]
 
     def run(self) -> Schedule:
-        lazy = [op for op in walk(self.function.body) if is_lazy(op)]
+        lazy = self.lazy = dict.fromkeys(op for op in walk(self.function.body) if is_lazy(op))
         for op in lazy:
             own = COST.get(op.name, 1)
             behind = sum(self.cost.get(v, 0) for v in set(op.operands) if isinstance(v.type, Tensor))
@@ -139,7 +140,7 @@ class _Scheduler:
                 self.cost[result] = min(own + behind, 1000)
                 if loads or op.name == "tt.load":
                     self.loaded.add(result)
-        self.cuts = kept_between(lazy, self.users)
+        self.cuts = kept_between(list(lazy), self.users)
         for op in reversed(lazy):
             for result in op.results:
                 self.decide(op, result)
@@ -161,16 +162,18 @@ class _Scheduler:
     def decide(self, op: Op, value: Value) -> None:
         sinks: set[Op] = set()  # where what is behind the value is read
         uses: set[Op] = set()  # what evaluates it: a sink, or a kept tile once
-        for user in self.users[value]:
-            if not is_lazy(user):
+        for user in dict.fromkeys(self.users[value]):
+            if user not in self.lazy:
                 sinks.add(user)
                 uses.add(user)
                 continue
-            kept = [self.keep[r] for r in user.results if r in self.keep]
-            if Keep.EAGER in kept:
-                sinks.add(user)
-            sinks = sinks.union(*(self.sinks[r] for r in user.results if self.keep.get(r) is not Keep.EAGER))
-            uses = uses | {user} if kept else uses.union(*(self.uses[r] for r in user.results))
+            kept = [self.keep.get(r) for r in user.results]
+            for result, how in zip(user.results, kept, strict=True):
+                sinks.update((user,) if how is Keep.EAGER else self.sinks[result])
+            if any(kept):
+                uses.add(user)
+            else:
+                uses.update(*(self.uses[r] for r in user.results))
         self.sinks[value], self.uses[value] = frozenset(sinks), frozenset(uses)
         if not sinks:
             return
@@ -271,7 +274,7 @@ class _Scheduler:
             if user is sink or user in seen:
                 continue
             seen.add(user)
-            if is_lazy(user) and any(sink in self.sinks.get(r, ()) for r in user.results):
+            if user in self.lazy and any(sink in self.sinks.get(r, ()) for r in user.results):
                 if SCHEMA[user.name].kind == "shape" or user.name == "tt.load":
                     return False
                 stack.extend(u for r in user.results for u in self.users[r])
