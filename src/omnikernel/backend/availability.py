@@ -10,7 +10,7 @@ _NEEDED = (
     "omnikernel.backend.cpu_compiler",
     "numpy",
     "llvmlite.binding",
-    "omnikernel.pipeline",
+    "omnikernel.llvm.jit",  # the compiler itself is needed where a kernel is not in the cache
     "omnikernel.runtime.launch",
 )
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from .. import config
+from . import kept
 
 # The walk as it is understood here: a release that visits other nodes in a way of its own is left alone.
 _KNOWN = frozenset(
@@ -72,9 +70,9 @@ def _parse(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
         finder, _thread.finder = _thread.finder, None
         if finder is None or finder.source is not self._src:
             return stock(self)
-        path = os.path.join(config.cache_dir(), "names", f"{finder.file}.names")
-        found = _read(path)
-        return _Tree(stock(self), path) if found is None else _Names(found)
+        path = kept.path("names", finder.file)
+        found = kept.read(path)
+        return _Tree(stock(self), path) if found is None else _Names(_references(found))
 
     return parse
 
@@ -131,7 +129,7 @@ def _finder(stock: Any) -> Any:
             self._noted = []
             self.visit(parsed.tree)
             if self._noted is not None:
-                _write(parsed.path, self._noted)
+                kept.write(parsed.path, _text(self._noted))
 
         def visit_Name(self, node: ast.Name) -> Any:
             self._note(node)
@@ -178,23 +176,10 @@ def _digest_of(stock: Any) -> str:
     return hashlib.sha256(repr((_FORMAT, sys.version, walk)).encode()).hexdigest()
 
 
-def _read(path: str) -> tuple[Reference, ...] | None:
-    """The names in a file; None where there is no whole one of ours."""
-    from ..runtime.cache import read_own
+def _text(references: list[Reference]) -> str:
+    return "\n".join(("=" if found.default else " ") + ".".join(found.names) for found in references)
 
-    try:
-        digest, _, body = read_own(path).partition(b"\n")
-    except OSError:
-        return None
-    if digest.decode(errors="replace") != hashlib.sha256(body).hexdigest():
-        return None
-    lines = body.decode().split("\n") if body else []
+
+def _references(text: str) -> tuple[Reference, ...]:
+    lines = text.split("\n") if text else []
     return tuple(Reference(line[0] == "=", tuple(line[1:].split("."))) for line in lines)
-
-
-def _write(path: str, references: list[Reference]) -> None:
-    from ..runtime.cache import write_whole
-
-    body = "\n".join(("=" if found.default else " ") + ".".join(found.names) for found in references).encode()
-    with suppress(OSError):  # the kernel cache, in the same folder, warns
-        write_whole(Path(path), hashlib.sha256(body).hexdigest().encode() + b"\n" + body)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import dependencies, descriptors, diskcache, places, tuning
+from . import dependencies, descriptors, diskcache, places, release, tuning
 
 _LOCK = threading.RLock()
 _MARK = "_omnikernel"  # on a wrapper: it is ours, and is not wrapped again
@@ -38,10 +38,11 @@ def install() -> None:
         "testing",
         "runtime.autotuner",
         "runtime.jit",
+        "runtime.cache",
         "tools.tensor_descriptor",
     )
     # By name: `triton.runtime` has an attribute `driver` that is not the module.
-    compiler, drivers, testing, autotuner, jit, descriptor = (
+    compiler, drivers, testing, autotuner, jit, cache, descriptor = (
         importlib.import_module(f"triton.{name}") for name in names
     )
     with _LOCK:
@@ -59,6 +60,7 @@ def install() -> None:
         wrap(compiler.CompiledKernel, "__getitem__", _launch_compiled)
         wrap(testing, "do_bench_cudagraph", tuning.without_graph)
         dependencies.install(jit, wrap)
+        release.install(cache, wrap)
         tuning.install(autotuner, wrap)
         descriptors.install(descriptor, wrap)
 
