@@ -219,7 +219,7 @@ def _stays(ev: Evaluator, op: Op, at: Index, lane: Ix, extent: int) -> _At:
 
 def replaced(index: Index, old: Ix, new: Ix) -> Index:
     """An index with one of its parts in place of another."""
-    return tuple(new if ix == old else ix for ix in index)
+    return tuple([new if ix is old or ix == old else ix for ix in index])
 
 
 # --- walking without emitting ------------------------------------------------------------------------------------------------
@@ -251,9 +251,10 @@ def walk(
     stack = list(roots)
     while stack:
         value, at = stack.pop()
-        if (value, at) in seen:
-            continue
+        before = len(seen)
         seen.add((value, at))
+        if len(seen) == before:
+            continue
         binding = ev.function.bindings.get(value)
         if binding is not None:
             if isinstance(binding, Buffer):

@@ -130,6 +130,7 @@ def partner_lanes(index: Index, axis: int) -> tuple[int, ...] | None:
 SHAPE_OPS = frozenset(
     {"tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.splat", "tt.unsplat", "tile.flip"}
 )
+_MOVING = SHAPE_OPS | {"tile.partner", "tt.join", "tt.split", "tt.cat"}
 
 
 def source_index(op: Op, index: Index, bits: Bits, add: Add) -> Index:
@@ -143,7 +144,7 @@ def source_index(op: Op, index: Index, bits: Bits, add: Add) -> Index:
         axis = op.attributes["axis"]
         return index[:axis] + index[axis + 1 :]
     if op.name == "tt.broadcast":
-        return tuple(ZERO if extent == 1 else ix for extent, ix in zip(source, index, strict=True))
+        return tuple([ZERO if extent == 1 else ix for extent, ix in zip(source, index, strict=True)])
     if op.name == "tt.trans":
         moved = [ZERO] * len(source)
         for result_dim, source_dim in enumerate(op.attributes["order"]):
@@ -170,6 +171,8 @@ def symbolic_add(a: LValue, b: LValue, level: int) -> LValue:
 
 def operand_indices(op: Op, result: Value, index: Index, bits: Bits, add: Add) -> list[tuple[Value, Index]]:
     """What a tile's op reads for the element of one of its results at an index."""
+    if op.name not in _MOVING:
+        return [(operand, operand_index(result, operand, index)) for operand in op.operands]
     if op.name in SHAPE_OPS:
         return [(op.operands[0], source_index(op, index, bits, add))]
     if op.name == "tile.partner":
@@ -180,10 +183,8 @@ def operand_indices(op: Op, result: Value, index: Index, bits: Bits, add: Add) -
     if op.name == "tt.split":
         side = Ix(LValue(str(op.results.index(result)), I64))
         return [(op.operands[0], (*index, side))]
-    if op.name == "tt.cat":
-        half = shape_of(op.operands[0].type)[0]
-        pattern = tuple(p & (half - 1) for p in index[0].pattern)
-        base = bits(index[0].base, 0, half - 1, 0, index[0].level) if index[0].base.text != "0" else ZERO.base
-        within = Ix(base, pattern if any(pattern) else (), index[0].level, index[0].tag)
-        return [(operand, (within, *index[1:])) for operand in op.operands]
-    return [(operand, operand_index(result, operand, index)) for operand in op.operands]
+    half = shape_of(op.operands[0].type)[0]
+    pattern = tuple(p & (half - 1) for p in index[0].pattern)
+    base = bits(index[0].base, 0, half - 1, 0, index[0].level) if index[0].base.text != "0" else ZERO.base
+    within = Ix(base, pattern if any(pattern) else (), index[0].level, index[0].tag)
+    return [(operand, (within, *index[1:])) for operand in op.operands]  # tt.cat

@@ -100,4 +100,6 @@ class _Merge(Rewriter):
 
 def merge(kernel: Kernel) -> Kernel:
     """Merge reductions in every block."""
+    if not any(op.name == "tt.reduce" for function in kernel.functions for op in walk(function.body)):
+        return kernel
     return _Merge().kernel(kernel)
