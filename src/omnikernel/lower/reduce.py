@@ -51,8 +51,8 @@ NEUTRAL_FLOAT = {
 }
 
 
-def neutral(op: Op) -> list[int] | None:
-    """The bits of each operand's neutral element; None where the region is more than an operation of its own for each."""
+def ops_of_operands(op: Op) -> list[str] | None:
+    """The one op that combines each operand; None where the region is more than such an op of its own for each."""
     if len(op.regions[0].blocks) != 1:
         return None
     block = op.regions[0].block
@@ -60,16 +60,21 @@ def neutral(op: Op) -> list[int] | None:
     made_by = {inner.results[0]: inner for inner in block.ops[:-1] if len(inner.results) == 1}
     if len(block.ops) != count + 1:
         return None
-    found: list[int] = []
+    names: list[str] = []
     for k, returned in enumerate(block.terminator.operands):
         inner = made_by.get(returned)
         if inner is None or set(inner.operands) != {block.args[k], block.args[count + k]}:
             return None
-        bits = neutral_bits(inner.name, element_of(op.operands[k].type))
-        if bits is None:
-            return None
-        found.append(bits)
-    return found
+        names.append(inner.name)
+    return names
+
+
+def neutral(op: Op) -> list[int] | None:
+    """The bits of each operand's neutral element; None where the region is more than an operation of its own for each."""
+    names = ops_of_operands(op) or []
+    found = [neutral_bits(name, element_of(value.type)) for name, value in zip(names, op.operands, strict=False)]
+    known = [bits for bits in found if bits is not None]
+    return known if known and len(known) == len(op.operands) else None
 
 
 def neutral_bits(name: str, element: Scalar | Pointer) -> int | None:
@@ -163,8 +168,18 @@ class Combiner:
     def unwrap(self, lanes: Sequence[Lanes]) -> list[LValue]:
         return [v.wide(self.b) for v in lanes]
 
-    def halve(self, values: list[Lanes]) -> list[Lanes]:
+    def start(self, bits: Sequence[int], lanes: int) -> list[LValue]:
+        """The neutral elements as they are carried."""
+        values = (constant_lanes(self.b, t, n).wide(self.b) for t, n in zip(self.types, bits, strict=True))
+        return [self.b.splat(v, lanes) for v in values]
+
+    def fold(self, carried: list[LValue], new: list[LValue]) -> list[LValue]:
+        """What is carried on, from what was and `unwrap` of new elements."""
+        return self.unwrap(self(self.wrap(carried), self.wrap(new)))
+
+    def result(self, carried: list[LValue]) -> list[Lanes]:
         """Combine the halves of the lanes until one is left."""
+        values = self.wrap(carried)
         lanes = values[0].lanes
         while lanes > 1:
             half = lanes // 2
@@ -217,16 +232,15 @@ class _Reduction:
         steps = prod(self.shape) / max(1, self.nest.lanes)
         self.fl.cost += self.fl.trips * (2 + 0.06 * (self.b._next - before) * steps)
 
-    def element(self) -> list[LValue]:
+    def element(self, combine: Combiner) -> list[LValue]:
         """The operands at the index, as they are carried."""
         at = tuple(self.index)
         for value, buffer in self.kept:
             self.fl.keep_lanes(self.ev, buffer, value, at)
-        return self.combine.unwrap([self.ev.spread(self.ev.evaluate(v, at), self.nest.lanes) for v in self.op.operands])
+        return combine.unwrap([self.ev.spread(self.ev.evaluate(v, at), self.nest.lanes) for v in self.op.operands])
 
     def step(self, carried: list[LValue]) -> list[LValue]:
-        wrap = self.combine.wrap
-        return self.combine.unwrap(self.combine(wrap(carried), wrap(self.element())))
+        return self.combine.fold(carried, self.element(self.combine))
 
     def keep_again(self, chunk: LValue) -> None:
         """Store what one chunk has kept for all that follow, too."""
@@ -253,20 +267,24 @@ class _Reduction:
 
     def along_lanes(self) -> None:
         """Chunks of lanes into one vector, then its halves into each other."""
+        from .extremes import extremes
+
+        combine = extremes(self.fl, self.op) or self.combine
         bits = neutral(self.op)
-        one_chunk = self.nest.lanes == self.shape[self.axis]
-        if bits is None or one_chunk:
-            carried = self.nest.lane_loop(self.index, [], self.step, self.element)
+
+        def step(carried: list[LValue]) -> list[LValue]:
+            return combine.fold(carried, self.element(combine))
+
+        if bits is None or self.nest.lanes == self.shape[self.axis]:
+            carried = self.nest.lane_loop(self.index, [], step, lambda: self.element(combine))
         else:
-            begin = [constant_lanes(self.b, t, n).wide(self.b) for t, n in zip(self.combine.types, bits, strict=True)]
-            inits = [self.b.splat(v, self.nest.lanes) for v in begin]
-            carried = self.nest.lane_loop(self.index, inits, self.step)
-        self.finish(self.combine.halve(self.combine.wrap(carried)))
+            carried = self.nest.lane_loop(self.index, combine.start(bits, self.nest.lanes), step)
+        self.finish(combine.result(carried))
 
     def along_axis(self) -> None:
         """One element after the other, for a chunk of lanes of another dimension."""
         self.index[self.axis] = Ix(LValue("0", I64), (), self.ev.level, tag=self.b._next)
-        carried = self.element()
+        carried = self.element(self.combine)
         if self.shape[self.axis] > 1:
             carried = self.nest.scalar_loop(self.axis, self.index, carried, self.step, start=1)
         self.finish(self.combine.wrap(carried))
