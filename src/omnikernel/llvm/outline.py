@@ -46,47 +46,47 @@ class _Region:
 
 
 class _Body:
-    """A function's lines, each as its text without names, and its names."""
+    """A function's lines. What is read of one, its text without names and its names, is read once, when it is asked for."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
-        self.shapes: list[tuple[str, ...]] = []
-        self.names: list[list[str]] = []
-        self.labels: dict[str, int] = {}
-        for at, line in enumerate(lines):
-            is_label = line[0] != " "
-            if is_label:
-                self.labels[line[:-1]] = at
-            parts = _NAME.split(f"%{line}" if is_label else line)
-            self.shapes.append(tuple(parts[::2]))
-            self.names.append(parts[1::2])
+        self.labels = {line[:-1]: at for at, line in enumerate(lines) if line[0] != " "}
+        self._shapes: dict[str, int] = {}
+        self._read: list[tuple[int, list[str]] | None] = [None] * len(lines)
 
-    def regions(self, loops: Iterable[Loop]) -> list[_Region]:
-        found = (_Region(loop, self.labels[loop.head], self.labels[loop.done]) for loop in loops)
-        return sorted(found, key=lambda region: (-region.size, region.start))
+    def read(self, at: int) -> tuple[int, list[str]]:
+        """The number of the line's text, the same for lines that differ in names alone; and its names."""
+        found = self._read[at]
+        if found is None:
+            line = self.lines[at]
+            parts = _NAME.split(line if line[0] == " " else f"%{line}")
+            shape = self._shapes.setdefault("%".join(parts[::2]), len(self._shapes))
+            found = self._read[at] = shape, parts[1::2]
+        return found
+
+    def shape(self, region: _Region) -> tuple[int, ...]:
+        return tuple([self.read(at)[0] for at in range(region.start, region.end)])
+
+    def names(self, region: _Region) -> Iterator[list[str]]:
+        return (self.read(at)[1] for at in range(region.start, region.end))
 
     def defined(self, region: _Region) -> set[str]:
         """The labels and values that are defined in a region."""
+        lines = self.lines
         return {
-            self.names[at][0]
-            for at in range(region.start, region.end)
-            if self.shapes[at][0] == "" or (self.shapes[at][1:2] and self.shapes[at][1].startswith(" = "))
+            self.read(at)[1][0] for at in range(region.start, region.end) if lines[at][0] != " " or lines[at][2] == "%"
         }
 
-    def numbered(self, region: _Region) -> tuple[list[int], list[str]]:
+    def numbered(self, region: _Region, inside: set[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """The region's names as numbers in the order of their first appearance, and those that come from outside."""
-        inside = self.defined(region)
         numbers = {f"%{region.loop.done}": -1, f"%{region.loop.before}": -2}
         order: list[int] = []
-        outside: list[str] = []
-        for at in range(region.start, region.end):
-            for name in self.names[at]:
+        for names in self.names(region):
+            for name in names:
                 if name not in numbers:
                     numbers[name] = len(numbers)
-                    if name not in inside:
-                        outside.append(name)
                 order.append(numbers[name])
-        return order, outside
+        return tuple(order), tuple(name for name, n in numbers.items() if n > 0 and name not in inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +118,20 @@ def outline(
     Returns:
         The body with calls, and the texts of the functions that they call.
     """
-    if len(loops) < 2 or len(lines) < 2 * LEAST:
-        return list(lines), []
     body = _Body(lines)
-    alike: defaultdict[int, list[_Region]] = defaultdict(list)
-    regions = body.regions(loops)
-    for region in regions:
-        if region.size >= 2:
-            alike[hash(tuple(body.shapes[region.start : region.end]))].append(region)
-    groups = [group for group in alike.values() if len(group) > 1]
+    by_size: defaultdict[int, list[_Region]] = defaultdict(list)
+    for loop in loops:
+        region = _Region(loop, body.labels[loop.head], body.labels[loop.done])
+        by_size[region.size].append(region)
+    groups = [by_size[size] for size in sorted(by_size, reverse=True) if _pays(len(by_size[size]), size)]
     if not groups:
         return list(lines), []
     known = {name: type_ for name, type_ in types.items() if not (type_.lanes and type_.bits == 1)}
     for name in _promoted(slots):
         known.pop(name, None)
-    made = _chosen(body, groups, known)
     functions: list[str] = []
     calls: dict[int, tuple[int, list[str]]] = {}
-    for number, copies in enumerate(made):
+    for number, copies in enumerate(_chosen(body, groups, known)):
         name = f"{prefix}{number}"
         functions.append(_function(body, copies[0], name, known, attributes))
         for copy in copies:
@@ -151,45 +147,71 @@ def _promoted(slots: Iterable[str]) -> Iterator[str]:
             yield name
 
 
-def _chosen(body: _Body, groups: Sequence[Sequence[_Region]], known: Mapping[str, LType]) -> list[list[_Copy]]:
-    """Sets of equal regions, the largest first, none within another."""
-    first, last = _uses(body)
+def _pays(copies: int, size: int) -> bool:
+    return (copies - 1) * size >= LEAST
+
+
+def _chosen(body: _Body, groups: Iterable[Sequence[_Region]], known: Mapping[str, LType]) -> list[Sequence[_Copy]]:
+    """Sets of equal regions, the largest first, none within another.
+
+    Args:
+        groups: regions of one size each, the largest first.
+    """
+    uses: _Uses | None = None
     taken: list[_Region] = []
-    chosen = []
-    for group in groups:  # the largest come first, as in `regions`
-        equal: defaultdict[tuple[int, ...], list[_Copy]] = defaultdict(list)
+    chosen: list[Sequence[_Copy]] = []
+    for group in groups:
+        alike: defaultdict[tuple[int, ...], list[_Region]] = defaultdict(list)
         for region in group:
-            if any(region.overlaps(other) for other in taken) or not _closed(body, region, first, last):
-                continue
-            order, outside = body.numbered(region)
-            if all(name in known for name in outside):
-                equal[tuple(order)].append(_Copy(region, tuple(outside)))
-        for copies in equal.values():
-            apart = [c for i, c in enumerate(copies) if not any(c.region.overlaps(o.region) for o in copies[:i])]
-            if (len(apart) - 1) * apart[0].region.size >= LEAST:
-                chosen.append(apart)
-                taken += (copy.region for copy in apart)
+            if not any(region.overlaps(other) for other in taken):
+                alike[body.shape(region)].append(region)
+        for regions in alike.values():
+            if _pays(len(regions), regions[0].size):
+                uses = uses or _Uses(body)
+                for copies in _equal(body, regions, uses, known):
+                    chosen.append(copies)
+                    taken += (copy.region for copy in copies)
     return chosen
 
 
-def _uses(body: _Body) -> tuple[dict[str, int], dict[str, int]]:
+def _equal(
+    body: _Body, regions: Iterable[_Region], uses: _Uses, known: Mapping[str, LType]
+) -> Iterator[Sequence[_Copy]]:
+    """Sets of regions that are the same but for what they read; all of one size."""
+    equal: defaultdict[tuple[int, ...], list[_Copy]] = defaultdict(list)
+    for region in regions:
+        inside = body.defined(region)
+        if uses.closed(region, inside):
+            order, outside = body.numbered(region, inside)
+            if all(name in known for name in outside):
+                equal[order].append(_Copy(region, outside))
+    for copies in equal.values():
+        if _pays(len(copies), copies[0].region.size):
+            yield copies
+
+
+class _Uses:
     """The first and the last line in which each name appears."""
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for at, names in enumerate(body.names):
-        for name in names:
-            first.setdefault(name, at)
-            last[name] = at
-    return first, last
 
+    def __init__(self, body: _Body) -> None:
+        self.body = body
+        self.first: dict[str, int] = {}
+        self.last: dict[str, int] = {}
+        for at in range(len(body.lines)):
+            for name in body.read(at)[1]:
+                self.first.setdefault(name, at)
+                self.last[name] = at
 
-def _closed(body: _Body, region: _Region, first: Mapping[str, int], last: Mapping[str, int]) -> bool:
-    """Whether nothing that is defined in a region is used outside, and it is left by its end alone."""
-    head = f"%{region.loop.head}"
-    return all(
-        last[name] < region.end and (first[name] >= region.start or (name == head and first[name] == region.start - 1))
-        for name in body.defined(region)
-    ) and not any(body.shapes[at][0].startswith(("  ret", "  unreachable")) for at in range(region.start, region.end))
+    def closed(self, region: _Region, inside: Iterable[str]) -> bool:
+        """Whether nothing that is defined in a region is used outside, and it is left by its end alone."""
+        head, first, last = f"%{region.loop.head}", self.first, self.last
+        return all(
+            last[name] < region.end
+            and (first[name] >= region.start or (name == head and first[name] == region.start - 1))
+            for name in inside
+        ) and not any(
+            line.startswith(("  ret", "  unreachable")) for line in self.body.lines[region.start : region.end]
+        )
 
 
 def _function(body: _Body, copy: _Copy, name: str, known: Mapping[str, LType], attributes: str) -> str:

@@ -146,10 +146,16 @@ class FunctionLowering:
 
     def varies(self, value: Value, index: Index) -> bool:
         """Whether the lanes of a value at an index may differ."""
-        if all(ix.uniform for ix in index):
+        for ix in index:
+            if ix.pattern:
+                break
+        else:
             return False
         known = self._varies
-        stack = [(value, index)]
+        asked = value, index
+        if asked in known:
+            return known[asked]
+        stack = [asked]
         while stack:  # without recursion: chains of ops may be longer than Python's stack
             key = stack[-1]
             if key not in known:
@@ -164,7 +170,7 @@ class FunctionLowering:
                         continue
                     known[key] = any(known.get(read) for read in reads)
             stack.pop()
-        return known[value, index]
+        return known[asked]
 
     def _varies_itself(self, value: Value, index: Index) -> bool | list[tuple[Value, Index]]:
         """Whether a value varies, or else what decides it."""
