@@ -112,7 +112,7 @@ def _optimised(text: str, machine: Any) -> Any:
 
 
 def _compares_narrowed(text: str) -> bool:
-    return bool(re.search(r"\btrunc <", text) and re.search(r"\bicmp (eq|ne) <", text))
+    return " trunc <" in text and (" icmp eq <" in text or " icmp ne <" in text)
 
 
 def _without_bounds(module: Any) -> Any:

@@ -17,7 +17,7 @@ from .values import LType
 # Lines that a function must save. LLVM takes as long for one that is empty.
 LEAST = 24
 
-_NAME = re.compile(r"(%[\w.?]+)")
+_NAME = re.compile(r"(%[\w.?]+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
