@@ -18,10 +18,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .frozen import frozen, frozen_value
 from .types import Scalar, Tensor, Type, element_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_value
 class Location:
     """Where the user wrote it: the innermost frame outside Triton's own library, and the chain of callers.
 
@@ -65,7 +66,7 @@ class Constant:
         return tuple(e - 2 * top if e >= top else e for e in self.elements)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen
 class Value:
     """An SSA value. Its name keeps the user's variable name where TTIR has it."""
 
@@ -77,7 +78,7 @@ class Value:
         return f"%{self.name}: {self.type}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen
 class Successor:
     """A branch target: the label of a block of the same region and the values passed to its arguments."""
 
@@ -85,7 +86,7 @@ class Successor:
     operands: tuple[Value, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen
 class Op:
     """One operation. What its name means is one row of `ops.SCHEMA`."""
 
@@ -129,7 +130,7 @@ class Op:
         return f"Op({self.name}, results={self.results}, operands={self.operands})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen
 class Block:
     """Straight-line ops; `args` are phi nodes (or the parameters of a region)."""
 
@@ -142,11 +143,15 @@ class Block:
         return self.ops[-1]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen
 class Region:
-    """A list of blocks; control enters at the first."""
+    """A list of blocks; control enters at the first.
+
+    `like` is the region that the reader copied this one from: the same but for its values, with none from outside.
+    """
 
     blocks: tuple[Block, ...]
+    like: Region | None = None
 
     @property
     def block(self) -> Block:
@@ -155,7 +160,7 @@ class Region:
         return block
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen
 class Function:
     """A `tt.func`: the kernel itself (public) or a function that was not inlined (private).
 
@@ -171,7 +176,7 @@ class Function:
     loc: Location = UNKNOWN
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen
 class Kernel:
     """A whole module. `version` is the Triton release whose text it was read from, for messages."""
 
