@@ -172,7 +172,7 @@ def _moved(op: Op) -> tuple[Tensor, Tensor]:
 @rule("tt.broadcast")
 def broadcast(op: Op) -> None:
     source, made = _moved(op)
-    if source.rank != made.rank or any(s not in (1, m) for s, m in zip(source.shape, made.shape, strict=True)):
+    if source.rank != made.rank or any(s not in (1, m) for s, m in set(zip(source.shape, made.shape, strict=True))):
         raise Wrong(f"{source} does not broadcast to {made}")
 
 

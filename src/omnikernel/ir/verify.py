@@ -57,6 +57,7 @@ class _Verifier:
         self.kernel, self.function, self.stage, self.checked = kernel, function, stage, checked
         self.visible: set[Value] = set()
         self.defined: set[Value] = set()
+        self.alike: dict[tuple[object, ...], Op] = {}  # ops found right, by name and by the objects that say the rest
 
     def fail(self, message: str, op: Op | None = None) -> VerifyError:
         stage = f"after {self.stage}: " if self.stage else ""
@@ -110,38 +111,50 @@ class _Verifier:
         if not block.ops:
             raise self.fail(f"block {block.label} is empty", parent)
         last = block.ops[-1]
-        visible, schema = self.visible, SCHEMA
-        checked = self.checked
+        visible, defined, checked, alike = self.visible, self.defined, self.checked, self.alike
         for op in block.ops:
             for operand in op.operands:
                 if operand not in visible:
                     raise self.fail(f"{operand!r} is used where it is not defined", op)
-            if op in checked and op is not last:
-                for result in op.results:
-                    self.define(result, op, added)
-                continue
-            row = schema.get(op.name)
-            if row is None:
-                raise unsupported(f"op {op.name}", self.kernel.version, op.loc, self.function.name)
-            self.counts(op, row)
-            if row.terminator != (op is last):
-                raise self.fail(
-                    "a terminator in the middle of a block"
-                    if row.terminator
-                    else "the block ends without a terminator",
-                    op,
+            if op is last or op.name == "tt.call":  # these depend on what is around them
+                self.whole(op, op is last, parent, labels)
+            elif op.regions or op not in checked:
+                # Most ops of a long kernel are made of the same few types and attributes, each one and the same object.
+                kind = (
+                    *(op.name, id(op.attributes), *[id(v.type) for v in op.operands], 0),
+                    *[id(v.type) for v in op.results],
                 )
-            if op.successors:
-                self.successors(op, labels)
-            if row.terminator:
-                self.ending(op, parent)
-            for region in op.regions:
-                self.region(region, op)
-            self.rules(op)
-            if not (op.regions or row.terminator or op.name == "tt.call"):  # what depends on nothing around it
-                checked.add(op)
+                if op.regions:
+                    kind = (*kind, 0, *[id(region.like or region) for region in op.regions])
+                if kind not in alike or op.successors:
+                    self.whole(op, False, parent, labels)
+                    alike[kind] = op
+                if not op.regions:
+                    checked.add(op)
             for result in op.results:
-                self.define(result, op, added)
+                if result in defined:
+                    self.define(result, op, added)  # says so
+                defined.add(result)
+                visible.add(result)
+                added.append(result)
+
+    def whole(self, op: Op, last: bool, parent: Op | None, labels: dict[str, Block]) -> None:
+        """All that is asked of one op, but that its operands are defined."""
+        row = SCHEMA.get(op.name)
+        if row is None:
+            raise unsupported(f"op {op.name}", self.kernel.version, op.loc, self.function.name)
+        self.counts(op, row)
+        if row.terminator != last:
+            raise self.fail(
+                "a terminator in the middle of a block" if row.terminator else "the block ends without a terminator", op
+            )
+        if op.successors:
+            self.successors(op, labels)
+        if row.terminator:
+            self.ending(op, parent)
+        for region in op.regions:
+            self.region(region, op)
+        self.rules(op)
 
     def counts(self, op: Op, row: Row) -> None:
         for what, count, (least, most) in (

@@ -179,6 +179,12 @@ def form_of(name: str) -> Form | None:
     return FORMS.get(name) or (_MATH if name.startswith("math.") else None)
 
 
+def results_of(name: str, form: Form, listed: list[Type], given: list[Type] | None) -> list[Type]:
+    """The types of an op's results, from those listed and those after `->` or `to`."""
+    types = form.rule(listed) if given is None else given
+    return types * 2 if name == "tt.split" and len(types) == 1 else types
+
+
 # --- attributes --------------------------------------------------------------------------------------------------
 
 # Names as TableGen has them -> ours.
@@ -232,6 +238,11 @@ _PROGRAM = frozenset({"tt.get_program_id", "tt.get_num_programs"})
 _NORMALISED = _RENAMING_OPS | _ENUMS.keys() | _PROGRAM | {"tt.call"}
 _AXES = {"x": 0, "y": 1, "z": 2}
 _UNSAID = {"cache": "none", "evict": "evict_normal"}
+
+
+def keeps_names(name: str) -> bool:
+    """Whether the attributes of an op are kept as they are written."""
+    return name not in _NORMALISED
 
 
 def normalise(name: str, attributes: Attributes) -> None:

@@ -38,7 +38,19 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_ALIAS = re.compile(r"^(#[\w.]+) = (.*)$", re.MULTILINE)
+
+# A line that holds one op and nothing else: names, words, attributes without strings, types without parentheses, and a
+# numbered location. So does an op of the generic form with one region of such lines.
+_END = r'(?:[^\n"(^{}]++|\{[^\n"({}]*+\})*+(?:\(\#\w+\))?+'
+_LINE = re.compile(
+    rf"""\n\ *+(
+      (?:%[\w$.\-]++\ =\ )?+(?:
+        [a-z_]\w*+\.[\w.]++\ {_END}
+      | "[\w.]++"\([%\w$.\-\#,\ ]*+\)\ <\{{[^\n{{}}"]*+\}}>\ \(\{{\n[^{{}}"]*+\}}\)\ :\ \([^\n"(){{}}]*+\)\ ->{_END}
+      )
+    )(?=\n)""",
+    re.VERBOSE,
+)
 _ESCAPE = re.compile(rb'\\([0-9A-Fa-f]{2}|[\\"nt])')
 _SHORT = {b"\\": b"\\", b'"': b'"', b"n": b"\n", b"t": b"\t"}
 
@@ -50,11 +62,38 @@ def tokenise(text: str) -> list[str]:
     return tokens
 
 
+def cut(text: str) -> list[str]:
+    """The tokens of the text, but whole lines where they hold one op: they alone have a space and begin with no quote."""
+    tokens: list[str] = []
+    find = _TOKEN.findall
+    *pairs, last = _LINE.split(text)
+    for between, line in zip(pairs[::2], pairs[1::2], strict=True):
+        if between:
+            tokens += find(f"{between}\n{END}")  # so that a comment does not end the text
+            tokens.pop()
+        tokens.append(line)
+    tokens += find(last)
+    tokens += (END, END)
+    return tokens
+
+
 def split_aliases(text: str) -> tuple[str, dict[str, str]]:
     """The text with its `#name = ...` lines emptied (line numbers stay), and what they define."""
-    if "\n#" not in text and not text.startswith("#"):
-        return text, {}
-    return _ALIAS.sub("", text), dict(_ALIAS.findall(text))
+    text = "\n" + text
+    aliases: dict[str, str] = {}
+    kept: list[str] = []
+    done = 0  # what is before it is in `kept`
+    at = text.find("\n#")
+    while at >= 0:
+        end = text.find("\n", at + 1)
+        end = len(text) if end < 0 else end
+        name, equals, value = text[at + 1 : end].partition(" = ")
+        if equals:
+            aliases[name] = value
+            kept.append(text[done : at + 1])
+            done = end
+        at = text.find("\n#", end)
+    return "".join((*kept, text[done:]))[1:], aliases
 
 
 def unquote(token: str) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import ParseError, UnsupportedOp
 from ..ir.ops import SCHEMA
 from ..ir.tile import Block, Function, Kernel, Op, Region, Successor, Value
 from ..ir.types import Type
-from .forms import Form, Head, check_words, form_of, normalise, symbol
+from .forms import Form, Head, check_words, form_of, normalise, results_of, symbol
 from .lexer import END, unquote
-from .reader import Reader
+from .lines import LineReader
 from .structured import SPECIAL
 
 _BETWEEN_TYPES = frozenset(",()*")
@@ -36,10 +37,13 @@ def parse(text: str, version: str = "") -> Kernel:
         ParseError: where the text is not well formed, with the line and a caret.
         UnsupportedOp: for a custom form of an op or a type that the reader does not know.
     """
-    return ModuleReader(text, version).module()
+    try:
+        return ModuleReader(text, version, whole_lines=True).module()
+    except (ParseError, UnsupportedOp):
+        return ModuleReader(text, version, whole_lines=False).module()  # token by token, to say where it is wrong
 
 
-class ModuleReader(Reader):
+class ModuleReader(LineReader):
     """Reads a module; `_tile` says that the text is the printer's own form, which has the types at the definitions."""
 
     _tile = False
@@ -129,45 +133,49 @@ class ModuleReader(Reader):
         return label, tuple(args)
 
     def _ops(self) -> list[Op]:
-        tokens = self.tokens
         ops: list[Op] = []
+        tokens, line, op = self.tokens, self.line, self.op
         while True:
-            start = self.at
-            token = tokens[start]
-            head = token[0]
-            if head in "}^":
+            token = tokens[self.at]
+            if " " in token:
+                self.at += 1
+                ops.append(line(token))
+                continue
+            if token[0] in "}^":
                 return ops
             if token == END:
                 self.fail("the text ends inside a region")
-            names: list[str] = []
-            if head == "%":
-                if self._tile:
-                    ops.append(self._tile_op(*self._typed_names()))
-                    continue
-                names.append(token)
-                while tokens[self.at + 1] == ",":
-                    self.at += 2
-                    names.append(tokens[self.at])
-                self.at += 1
-                self.expect("=")
-                token = tokens[self.at]
-            elif self._tile:
-                ops.append(self._tile_op([], []))
-                continue
+            ops.append(op())
+
+    def op(self) -> Op:
+        tokens = self.tokens
+        start = self.at
+        token = tokens[start]
+        names: list[str] = []
+        if token[0] == "%":
+            if self._tile:
+                return self._tile_op(*self._typed_names())
+            names.append(token)
+            while tokens[self.at + 1] == ",":
+                self.at += 2
+                names.append(tokens[self.at])
             self.at += 1
-            if token[0] == '"':
-                ops.append(self._generic(unquote(token), names, start))
-                continue
-            special = SPECIAL.get(token)
-            if special is not None:
-                ops.append(special(self, token, names))
-                continue
-            form = form_of(token)
-            if form is None:
-                if "." not in token:
-                    self.fail("expected an op", self.at - 1)
-                raise self.unsupported(f"op {token}", start)
-            ops.append(self._simple(token, form, names, start))
+            self.expect("=")
+            token = tokens[self.at]
+        elif self._tile:
+            return self._tile_op([], [])
+        self.at += 1
+        if token[0] == '"':
+            return self._generic(unquote(token), names, start)
+        special = SPECIAL.get(token)
+        if special is not None:
+            return special(self, token, names)
+        form = form_of(token)
+        if form is None:
+            if "." not in token:
+                self.fail("expected an op", self.at - 1)
+            raise self.unsupported(f"op {token}", start)
+        return self._simple(token, form, names, start)
 
     # --- the custom forms that are a head and types ----------------------------------------------------------------
 
@@ -180,11 +188,9 @@ class ModuleReader(Reader):
             if head.words:
                 check_words(head, form.words)
             normalise(name, head.attributes)
-            types = form.rule(listed) if given is None else given
+            types = results_of(name, form, listed, given)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             self.fail(f"{name} does not read: {error}", start)
-        if name == "tt.split" and len(types) == 1:
-            types = types * 2
         return self.finish(name, names, head.operands, types, head.attributes, start)
 
     def _head(self, bare: bool) -> Head:

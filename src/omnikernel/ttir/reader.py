@@ -14,7 +14,7 @@ from ..ir.types import F32, Type
 from ..ir.verify import unsupported
 from .constants import dense_elements, parse_type
 from .forms import array_elements, symbol
-from .lexer import END, fault, rest_of_line, split_aliases, tokenise, unquote
+from .lexer import END, fault, rest_of_line, split_aliases, unquote
 from .locations import Locations
 
 _NUMBER = re.compile(r"-?\d+(\.\d*(?:[eE][+-]?\d+)?)?")
@@ -30,7 +30,7 @@ class Reader:
     def __init__(self, text: str, version: str) -> None:
         self.text, aliases = split_aliases(text)
         self.version = version
-        self.tokens = tokenise(self.text)
+        self.tokens: list[str] = []
         self.at = 0
         self.values: dict[str, Value] = {}
         self.kernel = ""
