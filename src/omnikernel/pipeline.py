@@ -33,9 +33,9 @@ __all__ = ["Artefact", "Options", "Parameter", "compile_kernel", "compile_text"]
 
 # In this order: sorts first, which shrink to an op and have nothing for the others.
 PASSES: dict[str, Callable[[Kernel], Kernel]] = {
-    "exchange": exchange,  # partners of elements, as sorting wants them, need no reduction
     "network": network,  # chains of compare-and-swaps become one op: a sort is a loop over its stages
-    "partners": partners,  # and of other exchanges those near enough are shuffled
+    "exchange": exchange,  # partners of elements that are left need no reduction
+    "partners": partners,  # and those near enough are shuffled
     "clip": clip,  # a clamp to -limit and limit gives the limit for NaN
     "contract": contract,  # a product and a sum become one fma, as on the GPU
     "uncarry": uncarry,  # loops carry numbers instead of tiles of pointers

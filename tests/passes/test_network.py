@@ -16,9 +16,7 @@ from omnikernel.ttir import parse
 
 
 def folded(text: str) -> Kernel:
-    kernel = exchange(parse(text))
-    verify(kernel, "exchange")
-    made = network(kernel)
+    made = network(parse(text))
     verify(made, "network")
     return made
 
@@ -83,7 +81,7 @@ def test_a_few_swaps_are_left() -> None:
     x = "%h"
     for axis in range(LEAST - 1):
         x = builder.swap(x, axis, None, False)
-    kernel = partners(folded(builder.text(x)))
+    kernel = partners(exchange(folded(builder.text(x))))
     assert not networks(kernel)
     assert names(kernel).count("tile.partner") == LEAST - 1
 

@@ -7,8 +7,8 @@ neighbour is near enough to be had by a shuffle. No reduction remains. A compare
     select((x > y) != right, y, x)        with y the partner of x
 
 then becomes select(right, select(x > y, x, y), select(x > y, y, x)): a minimum and a maximum, of which each element
-takes one by its place. What `network` makes one op of whole chains is folded before near partners are told. In and out:
-tile IR; every bit of every value is kept.
+takes one by its place. Long chains of these are none of ours: `network` has made one op of each before. In and out: tile
+IR; every bit of every value is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .rewrite import Rewriter
 # Elements that one step of a nest holds in registers, so that partners within them are shuffled. The same for every
 # machine and type: 8 registers of f32 where they have 512 bits.
 BLOCK = 128
-_CASTS = ("tt.bitcast", "arith.bitcast")
+CASTS = ("tt.bitcast", "arith.bitcast")
 
 
 class _Exchange(Rewriter):
@@ -40,7 +40,7 @@ class _Exchange(Rewriter):
         made = [built]
         if name == "arith.xori":
             made = self.flip(built) or made
-        elif name in _CASTS:
+        elif name in CASTS:
             made = self.cast(built) or made
         elif name == "arith.select":
             made = self.swap(built) or made
@@ -55,23 +55,13 @@ class _Exchange(Rewriter):
         return op if op is not None and op.name in names else None
 
     def flip(self, op: Op) -> list[Op] | None:
-        """x ^ broadcast(expand_dims(reduce(x, xor))) along an axis of two."""
-        for x, other in (op.operands, op.operands[::-1]):
-            wide = self.maker(other, "tt.broadcast")
-            tall = wide and self.maker(wide.operands[0], "tt.expand_dims", "tt.reshape")
-            total = tall and self.maker(tall.operands[0], "tt.reduce")
-            if tall and total and total.operands == (x,) and _is_xor(total):
-                axis = total.attributes["axis"]
-                shape = shape_of(x.type)
-                kept = (*shape[:axis], 1, *shape[axis + 1 :])
-                if shape[axis] == 2 and shape_of(tall.results[0].type) == kept:
-                    return [op.replace(name="tile.flip", operands=(x,), attributes={"axis": axis})]
-        return None
+        found = flipped(op, self.made)
+        return [op.replace(name="tile.flip", operands=found[:1], attributes={"axis": found[1]})] if found else None
 
     def cast(self, op: Op) -> list[Op] | None:
         """cast(flip(cast(x))) of x's own type."""
         flip = self.maker(op.operands[0], "tile.flip")
-        back = flip and self.maker(flip.operands[0], *_CASTS)
+        back = flip and self.maker(flip.operands[0], *CASTS)
         if flip and back and back.operands[0].type == op.result.type:
             return [op.replace(name="tile.flip", operands=back.operands, attributes=flip.attributes)]
         return None
@@ -131,9 +121,27 @@ class _Exchange(Rewriter):
         return False
 
 
+def flipped(op: Op, made: Mapping[Value, Op]) -> tuple[Value, int] | None:
+    """x and the axis, where an op is x ^ broadcast(expand_dims(reduce(x, xor))) along an axis of two."""
+    for x, other in (op.operands, op.operands[::-1]):
+        wide = made.get(other)
+        if wide is None or wide.name != "tt.broadcast":
+            continue
+        tall = made.get(wide.operands[0])
+        if tall is None or tall.name not in ("tt.expand_dims", "tt.reshape"):
+            continue
+        total = made.get(tall.operands[0])
+        if total is not None and total.operands == (x,) and _is_xor(total):
+            axis = int(total.attributes["axis"])
+            shape = shape_of(x.type)
+            if shape[axis] == 2 and shape_of(tall.results[0].type) == (*shape[:axis], 1, *shape[axis + 1 :]):
+                return x, axis
+    return None
+
+
 def _is_xor(op: Op) -> bool:
     """A reduction of one operand by xor."""
-    if len(op.operands) != 1 or len(op.regions[0].blocks) != 1:
+    if op.name != "tt.reduce" or len(op.operands) != 1 or len(op.regions[0].blocks) != 1:
         return False
     block = op.regions[0].block
     inner = block.ops[0]
@@ -178,6 +186,8 @@ def _near(flip: Op) -> bool:
 
 def exchange(kernel: Kernel) -> Kernel:
     """Turn the partners of every function into flips; a kernel without any is returned as it is."""
+    if not has_partners(kernel):
+        return kernel
     made = _Exchange().kernel(kernel)
     return made if has_flips(made) else kernel
 
@@ -187,6 +197,11 @@ def partners(kernel: Kernel) -> Kernel:
     if not has_flips(kernel):
         return kernel
     return replace(kernel, functions=tuple(_Sweep(f).function(f) for f in kernel.functions))
+
+
+def has_partners(kernel: Kernel) -> bool:
+    """Whether anything is reduced by xor, as partners are found."""
+    return any(op.name == "tt.reduce" and _is_xor(op) for f in kernel.functions for op in walk(f.body))
 
 
 def has_flips(kernel: Kernel) -> bool:

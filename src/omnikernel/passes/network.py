@@ -1,25 +1,25 @@
 """Fold chains of compare-and-swaps into one op, so that a sort is compiled as a loop over its stages.
 
-`tl.sort` and `tl.topk` unroll about log2(n)^2 / 2 stages, each over the whole tile. What `exchange` makes of a stage is
+`tl.sort` and `tl.topk` unroll about log2(n)^2 / 2 stages, each over the whole tile. A stage is
 
-    y = flip(x);  c = x > y;  r = select(right, select(c, x, y), select(c, y, x))
+    y = x ^ xor_sum(x, axis);  r = select((x > y) != right, y, x)        with casts around the xor where x is no integer
 
 with `right` given by the place of an element alone: its own bit of the flipped axis, perhaps turned by a higher bit
 (stages whose order alternates). A chain of these, also with the halvings of a top-k (a reduction of an axis of two),
-becomes `tile.network`, whose steps say bits instead of axes. In and out: tile IR; every bit of every value is kept.
+becomes `tile.network`, whose steps say bits instead of axes. This is the first of the passes, since a sort is thousands
+of ops before it and one after it. In and out: tile IR; every bit of every value is kept.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from ..ir.network import Step
 from ..ir.ops import SCHEMA
 from ..ir.tile import Block, Function, Kernel, Op, Region, Value, walk
 from ..ir.types import I1, Scalar, Tensor, element_of, shape_of
-from .dead import dead_ops
-from .exchange import has_flips
+from .dead import dead_ops, dropped, used
+from .exchange import CASTS, flipped, has_partners
 from .rewrite import Rewriter
 
 # Fewer compare-and-swaps than this are as well computed where their result is used.
@@ -42,11 +42,11 @@ class _Chain:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """One step in the IR: the tile that it reads, and all ops that belong to it."""
+    """One step in the IR: the tile that it reads, and how many times."""
 
     source: Value
     step: Step
-    ops: frozenset[Op]
+    uses: int
     compare: tuple[str, str] | None = None
     combine: str | None = None
 
@@ -55,34 +55,29 @@ class _Finder:
     """The chains of one function, by the op that makes their last value."""
 
     def __init__(self, function: Function) -> None:
-        self.made: dict[Value, Op] = {}
-        self.users: dict[Value, set[Op]] = defaultdict(set)
+        self.ops = list(walk(function.body))
+        self.made: dict[Value, Op] = {result: op for op in self.ops for result in op.results}
+        self.uses = used(self.ops)
+        self.sides: dict[Value, tuple[int, int] | None] = {}
         self.chains: dict[Value, _Chain] = {}
         self.ends: dict[Op, _Chain] = {}
-        dead = dead_ops(function)
-        for op in walk(function.body):
-            if op in dead:
-                continue
-            for result in op.results:
-                self.made[result] = op
-            for value in op.operands:
-                self.users[value].add(op)
-            for successor in op.successors:
-                for value in successor.operands:
-                    self.users[value].add(op)
         self.region(function.body)
 
     def region(self, region: Region) -> None:
         for block in region.blocks:
             self.block(block)
-            for op in block.ops:
-                for inner in op.regions:
-                    self.region(inner)
 
     def block(self, block: Block) -> None:
         open_: dict[Value, Op] = {}
         for op in block.ops:
-            found = self.swap(op) if op.name == "arith.select" else self.halving(op) if op.name == "tt.reduce" else None
+            if op.name == "arith.select":
+                found = self.swap(op)
+            elif op.name == "tt.reduce":
+                found = self.halving(op)
+            else:
+                for inner in op.regions:
+                    self.region(inner)
+                continue
             if found is None:
                 continue
             before = self.chains[found.source] if found.source in open_ else _Chain(found.source)
@@ -90,7 +85,7 @@ class _Finder:
                 new is None or old is None or new == old
                 for old, new in ((before.compare, found.compare), (before.combine, found.combine))
             )
-            if not fits or not self.users[found.source] <= found.ops:
+            if not fits or self.uses[found.source] != found.uses:
                 before = _Chain(found.source)
             if before.steps:
                 del open_[found.source]
@@ -109,46 +104,67 @@ class _Finder:
         op = self.made.get(value)
         return op if op is not None and op.name in names else None
 
+    def partner(self, value: Value) -> tuple[Value, int, int] | None:
+        """x, the axis, and how often x is read for it, where a value is the partner of x."""
+        op = self.made.get(value)
+        if op is None:
+            return None
+        if op.name == "arith.xori":
+            found = flipped(op, self.made)
+            return (*found, 2) if found else None
+        inner = self.maker(op.operands[0], "arith.xori") if op.name in CASTS else None
+        found = flipped(inner, self.made) if inner else None
+        cast = self.maker(found[0], *CASTS) if found else None
+        if found is None or cast is None or cast.operands[0].type != value.type:
+            return None
+        return cast.operands[0], found[1], 1
+
     def swap(self, op: Op) -> _Found | None:
-        right, high, low = op.operands
-        if not _sortable(op.result):
+        condition, y, x = op.operands
+        differs = self.maker(condition, "arith.cmpi")
+        if differs is None or differs.attributes["predicate"] != "ne" or not _sortable(op.result):
             return None
-        first, second = self.maker(high, "arith.select"), self.maker(low, "arith.select")
-        if not first or not second or first.operands[0] is not second.operands[0]:
+        partner = self.partner(y)
+        if partner is None or partner[0] is not x:
             return None
-        x, y = first.operands[1:]
-        flip = self.maker(y, "tile.flip")
-        compared = self.maker(first.operands[0], "arith.cmpf", "arith.cmpi")
-        if second.operands[1:] != (y, x) or not flip or flip.operands != (x,):
-            return None
-        if not compared or compared.operands != (x, y):
-            return None
-        bit = len(shape_of(x.type)) - 1 - flip.attributes["axis"]
-        side = self.side(right)
-        if side is None:
-            return None
-        others = side[0] ^ 1 << bit
-        if others & (others - 1) or (others and others < 1 << bit):
-            return None
-        ops = frozenset((flip, compared, first, second))
-        return _Found(x, Step(bit, *side), ops, compare=(compared.name, compared.attributes["predicate"]))
+        for greater, right in (differs.operands, differs.operands[::-1]):
+            widened = self.maker(greater, "arith.extui")
+            compared = self.maker(widened.operands[0] if widened else greater, "arith.cmpf", "arith.cmpi")
+            side = self.side(right) if compared and compared.operands == (x, y) else None
+            if compared is None or side is None:
+                continue
+            bit = len(shape_of(x.type)) - 1 - partner[1]
+            others = side[0] ^ 1 << bit
+            if others & (others - 1) or (others and others < 1 << bit):
+                return None
+            return _Found(
+                x, Step(bit, *side), partner[2] + 2, compare=(compared.name, compared.attributes["predicate"])
+            )
+        return None
 
     def halving(self, op: Op) -> _Found | None:
-        if len(op.operands) != 1 or not _sortable(op.operands[0]) or not isinstance(op.result.type, Tensor):
-            return None
         blocks = op.regions[0].blocks
-        if len(blocks) != 1 or len(blocks[0].ops) != 2:
+        if len(op.operands) != 1 or len(blocks) != 1 or len(blocks[0].ops) != 2:
             return None
         combine, end = blocks[0].ops
+        if combine.name == "arith.xori":  # what partners are found by
+            return None
+        if not _sortable(op.operands[0]) or not isinstance(op.result.type, Tensor):
+            return None
         plain = combine.operands == blocks[0].args and combine.results == end.operands and not combine.attributes
         if not plain or SCHEMA[combine.name].kind != "elementwise":
             return None
         (x,) = op.operands
         bit = len(shape_of(x.type)) - 1 - op.attributes["axis"]
-        return _Found(x, Step(bit), frozenset((op,)), combine=combine.name)
+        return _Found(x, Step(bit), 1, combine=combine.name)
 
     def side(self, value: Value) -> tuple[int, int] | None:
         """A tile of 0 and 1 as the parity of some bits of an element's place: (bits, turned)."""
+        if value not in self.sides:
+            self.sides[value] = self.parity(value)
+        return self.sides[value]
+
+    def parity(self, value: Value) -> tuple[int, int] | None:
         op = self.made.get(value)
         shape = shape_of(value.type)
         if op is None:
@@ -182,11 +198,24 @@ def _sortable(value: Value) -> bool:
 
 
 class _Fold(Rewriter):
-    def __init__(self, ends: dict[Op, _Chain], made: dict[Value, Op]) -> None:
+    def __init__(self, finder: _Finder) -> None:
         super().__init__()
-        self.ends = ends
-        self.made = made
+        self.ends = finder.ends
+        self.made = finder.made
+        instead = {op: (self.start(chain),) for op, chain in finder.ends.items()}
+        self.dead = dropped(finder.ops, finder.uses, instead)
         self.flat: dict[Value, Value] = {}  # a cube -> the network's own result, which it is a view of
+
+    def start(self, chain: _Chain) -> Value:
+        """The tile behind a chain in the shape that it had before."""
+        source = chain.source
+        while source in self.made and self.made[source].name == "tt.reshape":
+            (source,) = self.made[source].operands
+        return source
+
+    def block(self, block: Block) -> Block:
+        dead = self.dead
+        return super().block(Block(block.label, block.args, tuple([op for op in block.ops if op not in dead])))
 
     def op(self, op: Op) -> list[Op]:
         chain = self.ends.get(op)
@@ -201,9 +230,6 @@ class _Fold(Rewriter):
         return [self.rebuilt(op)]
 
     def network(self, op: Op, chain: _Chain) -> list[Op]:
-        source = chain.source
-        while source in self.made and self.made[source].name == "tt.reshape":
-            (source,) = self.made[source].operands
         cube = op.result
         assert isinstance(cube.type, Tensor) and chain.compare is not None
         flat = Value(f"{cube.name}.flat", replace(cube.type, shape=(cube.type.size,)), op.loc)
@@ -217,7 +243,7 @@ class _Fold(Rewriter):
         if chain.combine is not None:
             attributes["combine"] = chain.combine
         return [
-            Op("tile.network", (self.value(source),), (flat,), attributes, loc=op.loc),
+            Op("tile.network", (self.value(self.start(chain)),), (flat,), attributes, loc=op.loc),
             Op("tt.reshape", (flat,), (cube,), loc=op.loc),
         ]
 
@@ -235,14 +261,15 @@ class _Prune(Rewriter):
 
 def network(kernel: Kernel) -> Kernel:
     """Fold the compare-and-swaps of every function; a kernel without any is returned as it is."""
-    if not has_flips(kernel):
+    if not has_partners(kernel):
         return kernel
-    return replace(kernel, functions=tuple(map(_folded, kernel.functions)))
+    functions = tuple(map(_folded, kernel.functions))
+    return kernel if functions == kernel.functions else replace(kernel, functions=functions)
 
 
 def _folded(function: Function) -> Function:
     finder = _Finder(function)
     if not finder.ends:
         return function
-    made = _Fold(finder.ends, finder.made).function(function)
+    made = _Fold(finder).function(function)
     return _Prune(made).function(made)
