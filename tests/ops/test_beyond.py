@@ -113,3 +113,65 @@ def wrapping(x, y, start, n, N: tl.constexpr):
 @pytest.mark.parametrize("n", [100, -100, 2**31 - 1, -(2**31) + 40])
 def test_places_that_wrap(start: int, n: int) -> None:
     run(wrapping, row("int32", 3), np.zeros(1 + N, np.int32), start, n, N=N)
+
+
+@triton.jit
+def between(x, y, low, high, on, N: tl.constexpr):
+    """Chunks that begin and end at a bound: nothing outside is touched, and the place of each lane is its own."""
+    i = tl.arange(0, N)
+    inside = (i >= low) & (high > i) & (on > 0)
+    a = tl.load(x + i, mask=inside, other=7)
+    tl.store(y + 1 + i, a * 2 + i.to(a.dtype), mask=inside)
+
+
+@triton.jit
+def in_place(x, low, high, N: tl.constexpr):
+    """Each element once."""
+    i = tl.arange(0, N)
+    inside = (i >= low) & (i < high)
+    tl.store(x + i, tl.load(x + i, mask=inside) + 1, mask=inside)
+
+
+@triton.jit
+def framed(x, y, rows, cols, BR: tl.constexpr, BC: tl.constexpr):
+    """Bounds in both dimensions, rows that are all off among them, and a load whose mask is narrower."""
+    r, c = tl.arange(0, BR)[:, None], tl.arange(0, BC)[None, :]
+    inside = (r > 0) & (r < rows - 1) & (c > 0) & (c < cols - 1)
+    at = r * BC + c
+    left = tl.load(x + at - 1, mask=inside & (c > 2), other=0.5)
+    tl.store(y + at, tl.load(x + at, mask=inside) + left, mask=inside)
+
+
+RANGES = [(0, 512), (1, 511), (0, 33), (17, 49), (17, 48), (31, 64), (5, 300), (200, 231), (-3, 700), (40, 40), (90, 3)]
+
+
+@pytest.mark.parametrize(("low", "high"), RANGES)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8"])
+def test_between_bounds(low: int, high: int, dtype: str) -> None:
+    for on in (0, 1):
+        run(between, row(dtype, high), np.full(N + 9, 3, dtype), low, high, on, N=N)
+
+
+@pytest.mark.parametrize(("low", "high"), RANGES)
+def test_between_bounds_in_place(low: int, high: int) -> None:
+    run(in_place, row("float32", high), low, high, N=N)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(8, 64), (7, 61), (8, 35), (8, 34), (3, 40), (2, 64), (9, 70)])
+def test_a_frame(rows: int, cols: int) -> None:
+    x = random(np.random.default_rng(cols), "float32", (1 + 8 * 64,))
+    run(framed, x[1:], np.full(8 * 64, 3, np.float32), rows, cols, BR=8, BC=64)
+
+
+@triton.jit
+def wrapping_frame(x, y, start, low, high, N: tl.constexpr):
+    i = start + tl.arange(0, N)
+    inside = (i > low) & (i < high)
+    a = tl.load(x + tl.arange(0, N), mask=inside, other=5)
+    tl.store(y + tl.arange(0, N), a, mask=inside)
+
+
+@pytest.mark.parametrize("start", [0, 2**31 - 100, 2**31 - N, -(2**31)])
+@pytest.mark.parametrize(("low", "high"), [(-100, 100), (-(2**31), 2**31 - 1), (2**31 - 90, 2**31 - 1), (40, -(2**31))])
+def test_bounds_on_places_that_wrap(start: int, low: int, high: int) -> None:
+    run(wrapping_frame, row("int32", 3), np.zeros(N, np.int32), start, low, high, N=N)

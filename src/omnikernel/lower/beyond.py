@@ -7,7 +7,7 @@ reduction that one of them leaves as it was stays so in all that follow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..ir.ops import SCHEMA
 from ..ir.tile import Value
@@ -15,6 +15,27 @@ from ..llvm.emit import I64, Builder, LValue
 from .bounds import Bound, Probe, Root, Walked, limit
 from .evaluate import Evaluator
 from .index import SHAPE_OPS, Index, Ix, operand_index, operand_indices, source_index, symbolic_add, symbolic_bits
+
+
+def confined(ev: Evaluator, walked: Walked, masks: Iterable[Root]) -> bool:
+    """Whether every mask is off outside the lanes for which all that is known of a nest's masks holds."""
+    known = {*((t.mask, t.index) for t in walked.bounds), *walked.uniform_masks}
+    return not walked.remainders and all(known <= set(_parts(ev, *mask)) for mask in masks)
+
+
+def _parts(ev: Evaluator, mask: Value, index: Index) -> Iterator[Root]:
+    """A mask, and the masks that all hold where it does."""
+    stack = [(mask, index)]
+    while stack:
+        value, at = stack.pop()
+        yield value, at
+        if value in ev.function.bindings:
+            continue
+        op = ev.function.definition(value)
+        if op.name in SHAPE_OPS:
+            stack.append((op.operands[0], source_index(op, at, symbolic_bits, symbolic_add)))
+        elif op.name == "arith.andi":
+            stack += [(v, operand_index(value, v, at)) for v in op.operands]
 
 
 class Beyond:
@@ -27,19 +48,7 @@ class Beyond:
 
     def off(self, mask: Value, index: Index) -> bool:
         """Whether a mask holds nowhere beyond the bounds: one of its parts is a bound."""
-        stack = [(mask, index)]
-        while stack:
-            value, at = stack.pop()
-            if (value, at) in self.bounds:
-                return True
-            if value in self.ev.function.bindings:
-                continue
-            op = self.ev.function.definition(value)
-            if op.name in SHAPE_OPS:
-                stack.append((op.operands[0], source_index(op, at, symbolic_bits, symbolic_add)))
-            elif op.name == "arith.andi":
-                stack += [(v, operand_index(value, v, at)) for v in op.operands]
-        return False
+        return any(part in self.bounds for part in _parts(self.ev, mask, index))
 
     def alike(self, roots: Iterable[Root]) -> bool:
         """Whether the lanes of each value are the same in every chunk beyond the bounds."""

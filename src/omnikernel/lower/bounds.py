@@ -73,7 +73,9 @@ class Known:
         return b.icmp("ult", b.sub(at, self.low), self.count)
 
 
-def known_chunks(ev: Evaluator, walked: Walked, lane: Ix, extent: int, lanes: int) -> Known | None:
+def known_chunks(
+    ev: Evaluator, walked: Walked, lane: Ix, extent: int, lanes: int, *, anywhere: bool = False
+) -> Known | None:
     """Emit the lanes between which the masks hold; None where there is nothing to know.
 
     Args:
@@ -82,6 +84,7 @@ def known_chunks(ev: Evaluator, walked: Walked, lane: Ix, extent: int, lanes: in
         lane: the index along the lane dimension, as it stands in the roots' indices.
         extent: of the lane dimension.
         lanes: of a chunk.
+        anywhere: chunks may begin at any lane, so that `low` is given, and `high` is no multiple of `lanes`.
     """
     if not (walked.bounds or walked.uniform_masks or walked.remainders):
         return None
@@ -98,7 +101,7 @@ def known_chunks(ev: Evaluator, walked: Walked, lane: Ix, extent: int, lanes: in
         high.conditions.append(_stays(ev, op, at, lane, extent))
     masks = (*((term.mask, term.index) for term in walked.bounds), *walked.uniform_masks)
     remainders = tuple((op.results[0], at) for op, at in walked.remainders)
-    if not low.limits:
+    if not (low.limits or anywhere):
         last, _ = high.value(lambda v: b.and_(b.intrinsic("smax", I64, v, none), b.integer(I64, -lanes)))
         return Known(None, last, last, masks, remainders)
     last, level = high.value(lambda v: v)

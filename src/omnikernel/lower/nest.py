@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 from ..llvm.emit import I64, LType, LValue
-from .beyond import Beyond, unchanged
-from .bounds import Patterns, Root, known_chunks, lane_pattern, replaced, walk
+from .beyond import Beyond, confined, unchanged
+from .bounds import Patterns, Root, Walked, known_chunks, lane_pattern, replaced, walk
 from .evaluate import Buffer, Evaluator, pointee_memory
 from .index import ZERO, Index, Ix, operand_index
 from .linear import arithmetic_step
@@ -129,7 +129,8 @@ class Nest:
         index[dim] = full
         at = tuple(index)
         walked = walk(self.ev, self.roots(at), self.masks(at), full, extent)
-        known = known_chunks(self.ev, walked, full, extent, self.lanes)
+        inside = not (inits or first) and self._inside(walked, at)
+        known = known_chunks(self.ev, walked, full, extent, self.lanes, anywhere=inside)
 
         def chunk(ix: Ix, carried: list[LValue], holds: bool, make: Carry) -> Sequence[LValue]:
             ev = self.ev
@@ -163,6 +164,13 @@ class Nest:
                 return carried
             start = b.integer(I64, self.lanes)
         skipped = None if carried or not walked.whole_lane else self._unaligned(at, full)
+        if inside and known and known.low is not None:
+            enough = b.icmp("ne", known.count, start)
+            low, high = b.select(enough, known.low, start), b.select(enough, known.high, start)
+            self._chunks(low, high, [], lambda i, c: chunk(Ix(i, pattern, 0), c, True, step), skipped, clamp=True)
+            beyond = Beyond(self.ev, walked, full, extent)
+            stop = b.select(enough, start, beyond.start() if beyond.bounds else stop)
+            return b.loop(start, stop, self.lanes, [], lambda i, c: chunk(Ix(i, pattern, 0), c, False, step))
         if known and known.low is not None:
             return self._chunks(start, stop, carried, lambda i, c: either(i, c, step), skipped)
         middle = b.intrinsic("smax", I64, known.high, start) if known else stop
@@ -183,6 +191,17 @@ class Nest:
                 settled=settled,
             )
         return carried
+
+    def _inside(self, walked: Walked, index: Index) -> bool:
+        """Whether all is done by whole chunks between the bounds of the masks, where these are a chunk apart.
+
+        The first chunk then begins and the last one ends at a bound: what they do twice is less than a chunk with a mask
+        costs, of which some processors store each lane by itself.
+        """
+        several = self.shape[self.lane_dim] > self.lanes
+        if self.aligned is None or not (several and self.masked and walked.whole_lane):
+            return False
+        return bool(walked.bounds) and confined(self.ev, walked, self.masks(index))
 
     def _settled(self, beyond: LValue) -> Callable[[LValue, list[LValue], list[LValue]], LValue]:
         """Whether a chunk lies beyond the bounds and has changed nothing: then no later one will."""
@@ -226,27 +245,32 @@ class Nest:
         carried: Sequence[LValue],
         chunk: Callable[[LValue, list[LValue]], Sequence[LValue]],
         skipped: LValue | None,
+        *,
+        clamp: bool = False,
     ) -> list[LValue]:
-        """Whole chunks between two lanes.
+        """Whole chunks between two lanes; `clamp` where these are any lanes, so that the first and last chunk are moved.
 
         With `skipped`, the second one begins that many lanes after the first, and the last one ends at `stop` again: all
         between are aligned, at the price of one chunk more. A store across two lines costs twice as much as one within.
         """
         b, lanes = self.b, self.lanes
-        if skipped is None:
+        if skipped is None and not clamp:
             return b.loop(start, stop, lanes, carried, chunk)
         none, size = b.integer(I64, 0), b.integer(I64, lanes)
-        enough = b.icmp("sge", stop, b.integer(I64, ALIGN_FROM // 2 * lanes))
-        uneven = b.and_(enough, b.icmp("ne", skipped, none))
-        back = b.select(uneven, b.sub(size, skipped), none)
-        end = b.select(uneven, b.add(stop, size), stop)
+        back, end = none, stop
+        if skipped is not None:
+            enough = b.icmp("sge", stop, b.integer(I64, ALIGN_FROM // 2 * lanes))
+            uneven = b.and_(enough, b.icmp("ne", skipped, none))
+            back = b.select(uneven, b.sub(size, skipped), none)
+            end = b.select(uneven, b.add(stop, size), stop)
         last = b.sub(stop, size)
 
         def moved(i: LValue, _: list[LValue]) -> Sequence[LValue]:
             at = b.intrinsic("smin", I64, b.sub(i, back), last)
-            return chunk(b.intrinsic("smax", I64, at, none), [])
+            return chunk(b.intrinsic("smax", I64, at, start), [])
 
-        return b.loop(start, end, lanes, [], moved)
+        begin = b.and_(start, b.integer(I64, -lanes)) if clamp else start
+        return b.loop(begin, end, lanes, [], moved)
 
 
 def choose_lane_dim(
