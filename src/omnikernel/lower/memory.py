@@ -75,6 +75,7 @@ def load_lanes(
         type_ = LType(memory.scalar, lanes)
         with ev.at(level):
             if on:
+                pointer = _safe(ev, pointer, on)
                 loaded = b.masked_load(type_, pointer, align, b.splat(on, lanes), fallback or b.zero(type_))
             else:
                 loaded = b.load(type_, pointer, align)
@@ -153,11 +154,20 @@ def _load_scalar(
     b = ev.b
     if on is None:
         return _plain_load(ev, memory, pointer, align, flags)
-    any_on = b.call(f"llvm.vector.reduce.or.{on.type.suffix}", I1, on) if on.lanes else on
-    safe = b.select(any_on, pointer, ev.function.dummy)
-    loaded = _plain_load(ev, memory, safe, align, flags)
+    loaded = _plain_load(ev, memory, _safe(ev, pointer, on), align, flags)
     assert fallback is not None
     return b.select(on, b.splat(loaded, on.lanes), fallback) if on.lanes else b.select(on, loaded, fallback)
+
+
+def _safe(ev: Evaluator, pointer: LValue, on: LValue) -> LValue:
+    """The pointer, or a place of our own where the mask is off in every lane.
+
+    A masked access touches no memory there either, but where that is not mapped, as beyond the end of an array, it takes
+    x86 processors some hundred cycles to find out.
+    """
+    b = ev.b
+    any_on = b.call(f"llvm.vector.reduce.or.{on.type.suffix}", I1, on) if on.lanes else on
+    return b.select(any_on, pointer, ev.function.dummy)
 
 
 def _plain_load(ev: Evaluator, memory: LType, pointer: LValue, align: int, flags: str) -> LValue:
@@ -188,7 +198,7 @@ def store_lanes(
         if on is None:
             b.store(stored, pointer, align)
         else:
-            b.masked_store(stored, pointer, align, on)
+            b.masked_store(stored, _safe(ev, pointer, on), align, on)
         return
     run = _run(address.linear.pattern) if on is None and address.vector is None and address.linear.scale is None else 0
     if run >= SHORTEST_RUN:
