@@ -56,6 +56,9 @@ def load_lanes(
     lanes = _lanes(address, on)
     level = max(address.level, mask[1])
     fallback = None
+    if on and other and other[0].lanes > lanes:
+        one = load_lanes(ev, address, element, mask, None, wide=wide, volatile=volatile)
+        return _chosen(ev, one, on, other)
     if on:
         fallback = b.zero(LType(memory.scalar, lanes))
         if other:
@@ -92,6 +95,14 @@ def load_lanes(
         lanes_on = b.splat(on, lanes) if on else b.integer(LType("i1", lanes), 1)
         loaded = b.gather(type_, b.splat(pointers, lanes), align, lanes_on, fallback or b.zero(type_))
         return from_memory(ev, loaded, element, wide), level
+
+
+def _chosen(ev: Evaluator, loaded: Placed, on: LValue, other: Placed) -> Placed:
+    """One place for all lanes where its mask is on, or else lanes that differ."""
+    level, lanes = max(loaded[1], other[1]), other[0].lanes
+    with ev.at(level):
+        value = ev.b.select(on, ev.b.splat(loaded[0].raw(ev.b), lanes), other[0].raw(ev.b))
+        return Lanes(other[0].type, raw=value), level
 
 
 def is_near(address: Address) -> bool:
