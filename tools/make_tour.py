@@ -69,7 +69,7 @@ and one for the tail. Around both runs the loop over programs; a launch hands ra
 
 ## 4. Machine code
 
-LLVM makes an object file, which is stored in the cache, linked into the process and called. Its innermost loop:
+LLVM makes an object file, which is stored in the cache, linked into the process and called. Its loop without masks:
 
 ```asm
 {asm}
@@ -89,7 +89,7 @@ def without_locations(ttir: str) -> str:
 
 
 def innermost_loop(assembly: str) -> str:
-    """The loop with the most vector instructions: from a label to the jump back to it."""
+    """The loop without masks of the most vector instructions: from a label to the jump back to it."""
     lines = [line.split("#")[0].rstrip() for line in assembly.splitlines()]
     lines = [line for line in lines if line.strip()]
     at = {line[:-1]: i for i, line in enumerate(lines) if line.startswith(".L") and line.endswith(":")}
@@ -100,7 +100,8 @@ def innermost_loop(assembly: str) -> str:
             body = lines[at[jump[1]] : i + 1]
             if not any(other.endswith(":") for other in body[1:]):
                 loops.append(body)
-    best = max(loops, key=lambda body: sum("ymm" in line for line in body), default=lines[:40])
+    full = [body for body in loops if not any("vmaskmov" in line for line in body)]
+    best = max(full, key=lambda body: sum("ymm" in line for line in body), default=lines[:40])
     return "\n".join(best)
 
 
