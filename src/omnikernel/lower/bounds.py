@@ -256,7 +256,7 @@ def walk(
         value, at = stack.pop()
         before = len(seen)
         seen.add((value, at))
-        if len(seen) == before:
+        if len(seen) == before:  # it was there: asking first would hash a long index twice
             continue
         binding = ev.function.bindings.get(value)
         if binding is not None:

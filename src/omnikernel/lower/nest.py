@@ -12,7 +12,7 @@ from math import prod
 
 from ..llvm.emit import I64, LType, LValue
 from .beyond import Beyond, confined, unchanged
-from .bounds import Patterns, Root, Walked, known_chunks, lane_pattern, replaced, walk
+from .bounds import Known, Patterns, Root, Walked, known_chunks, lane_pattern, replaced, walk
 from .evaluate import Buffer, Evaluator, pointee_memory
 from .index import ZERO, Index, Ix, operand_index
 from .linear import arithmetic_step
@@ -25,6 +25,7 @@ CACHE_LINE = 64
 ALIGN_FROM = 16
 
 Carry = Callable[[list[LValue]], Sequence[LValue]]  # from what is carried into a step to what is carried on
+Chunk = Callable[[LValue, list[LValue]], Sequence[LValue]]  # the same, of a chunk that begins at a lane
 
 
 class Nest:
@@ -156,6 +157,12 @@ class Nest:
                 known.holds(b, base), lambda: chunk(on, carried, True, make), lambda: chunk(off, carried, False, make)
             )
 
+        def known_to_hold(base: LValue, carried: list[LValue]) -> Sequence[LValue]:
+            return chunk(Ix(base, pattern, 0), carried, True, step)
+
+        def tested(base: LValue, carried: list[LValue]) -> Sequence[LValue]:
+            return chunk(Ix(base, pattern, 0), carried, False, step)
+
         start, stop = b.integer(I64, 0), b.integer(I64, extent)
         carried = list(inits)
         if first or extent == self.lanes:
@@ -164,32 +171,20 @@ class Nest:
                 return carried
             start = b.integer(I64, self.lanes)
         skipped = None if carried or not walked.whole_lane else self._unaligned(at, full)
+        beyond = Beyond(self.ev, walked, full, extent)
         if inside and known and known.low is not None:
-            enough = b.icmp("ne", known.count, start)
-            low, high = b.select(enough, known.low, start), b.select(enough, known.high, start)
-            self._chunks(low, high, [], lambda i, c: chunk(Ix(i, pattern, 0), c, True, step), skipped, clamp=True)
-            beyond = Beyond(self.ev, walked, full, extent)
-            stop = b.select(enough, start, beyond.start() if beyond.bounds else stop)
-            return b.loop(start, stop, self.lanes, [], lambda i, c: chunk(Ix(i, pattern, 0), c, False, step))
+            return self._moved_inside(known, beyond, skipped, known_to_hold, tested)
         if known and known.low is not None:
             return self._chunks(start, stop, carried, lambda i, c: either(i, c, step), skipped)
         middle = b.intrinsic("smax", I64, known.high, start) if known else stop
-        carried = self._chunks(start, middle, carried, lambda i, c: chunk(Ix(i, pattern, 0), c, True, step), skipped)
+        carried = self._chunks(start, middle, carried, known_to_hold, skipped)
         if known:
-            beyond = Beyond(self.ev, walked, full, extent)
             settled = None
             if carried and beyond.alike(self.roots(at)):
                 settled = self._settled(beyond.start())
             elif self.masked and beyond.bounds and all(beyond.off(*mask) for mask in self.masks(at)):
                 stop = beyond.start()
-            carried = b.loop(
-                middle,
-                stop,
-                self.lanes,
-                carried,
-                lambda i, c: chunk(Ix(i, pattern, 0), c, False, step),
-                settled=settled,
-            )
+            carried = b.loop(middle, stop, self.lanes, carried, tested, settled=settled)
         return carried
 
     def _inside(self, walked: Walked, index: Index) -> bool:
@@ -202,6 +197,19 @@ class Nest:
         if self.aligned is None or not (several and self.masked and walked.whole_lane):
             return False
         return bool(walked.bounds) and confined(self.ev, walked, self.masks(index))
+
+    def _moved_inside(
+        self, known: Known, beyond: Beyond, skipped: LValue | None, known_to_hold: Chunk, tested: Chunk
+    ) -> list[LValue]:
+        """Whole chunks between the bounds, or else chunks that test their lanes up to the end of what the bounds leave."""
+        b = self.b
+        assert known.low is not None
+        start, stop = b.integer(I64, 0), b.integer(I64, self.shape[self.lane_dim])
+        enough = b.icmp("ne", known.count, start)
+        low, high = b.select(enough, known.low, start), b.select(enough, known.high, start)
+        self._chunks(low, high, [], known_to_hold, skipped, clamp=True)
+        stop = b.select(enough, start, beyond.start() if beyond.bounds else stop)
+        return b.loop(start, stop, self.lanes, [], tested)
 
     def _settled(self, beyond: LValue) -> Callable[[LValue, list[LValue], list[LValue]], LValue]:
         """Whether a chunk lies beyond the bounds and has changed nothing: then no later one will."""
@@ -243,7 +251,7 @@ class Nest:
         start: LValue,
         stop: LValue,
         carried: Sequence[LValue],
-        chunk: Callable[[LValue, list[LValue]], Sequence[LValue]],
+        chunk: Chunk,
         skipped: LValue | None,
         *,
         clamp: bool = False,

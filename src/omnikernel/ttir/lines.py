@@ -2,13 +2,15 @@
 
 A line is known by what it says besides the names of values, in three parts: the head (the op and its words), the
 attributes in braces, and the tail (types, behind the last colon). What was said before needs neither tokens nor forms;
-what is new is read by its tokens, and remembered. The location is looked up by its number. An op of the generic form with one region, as
-`tt.reduce` has it, counts as a line too; regions of the same text that use nothing from outside are copied.
+what is new is read by its tokens, and remembered. The location is looked up by its number. An op of the generic form
+with one region, as `tt.reduce` has it, counts as a line too; regions of the same text that use nothing from outside are
+copied.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +46,7 @@ class _Said:
     typed: dict[tuple[str, str], Typed] = field(default_factory=dict)
 
 
-class LineReader(Reader):
+class LineReader(Reader, ABC):
     """Reads whole lines. What reads an op by its tokens, `op`, is the subclass's."""
 
     def __init__(self, text: str, version: str, whole_lines: bool) -> None:
@@ -53,9 +55,9 @@ class LineReader(Reader):
         self._said: dict[str, _Said] = {}
         self._bodies: dict[str, Region] = {}
 
+    @abstractmethod
     def op(self) -> Op:
         """The op that starts at the current token."""
-        raise NotImplementedError
 
     def line(self, line: str) -> Op:
         """The op of a whole line, which the cursor has passed."""
