@@ -20,6 +20,8 @@ from .linear import arithmetic_step
 # The lanes of a chunk. One number for every machine, since the order of a sum depends on it; LLVM splits it into the
 # registers there are, and several of them in flight hide the latency of each.
 LANES = 32
+# The fewest lanes that a border tests at once.
+BORDER_LANES = 8
 # Stores are aligned to lines of this many bytes, along dimensions of at least so many chunks.
 CACHE_LINE = 64
 ALIGN_FROM = 16
@@ -153,6 +155,9 @@ class Nest:
             on, off = Ix(base, pattern, 0, tag + 1), Ix(base, pattern, 0, tag + 2)
             if known is None:
                 return chunk(on, carried, True, make)
+            part = self._part(carried) if make is step else self.lanes
+            if part < self.lanes:
+                return b.branch(known.holds(b, base), lambda: chunk(on, carried, True, make), lambda: tested(base, carried))
             return b.branch(
                 known.holds(b, base), lambda: chunk(on, carried, True, make), lambda: chunk(off, carried, False, make)
             )
@@ -161,7 +166,8 @@ class Nest:
             return chunk(Ix(base, pattern, 0), carried, True, step)
 
         def tested(base: LValue, carried: list[LValue]) -> Sequence[LValue]:
-            return chunk(Ix(base, pattern, 0), carried, False, step)
+            part = self._part(carried)
+            return self._in_parts(base, carried, part, lambda ix, c: chunk(ix, c, False, step))
 
         start, stop = b.integer(I64, 0), b.integer(I64, extent)
         carried = list(inits)
@@ -184,6 +190,8 @@ class Nest:
                 settled = self._settled(beyond.start())
             elif self.masked and beyond.bounds and all(beyond.off(*mask) for mask in self.masks(at)):
                 stop = beyond.start()
+            if not carried:
+                return self._tested_parts(middle, stop, tested)
             carried = b.loop(middle, stop, self.lanes, carried, tested, settled=settled)
         return carried
 
@@ -209,7 +217,51 @@ class Nest:
         low, high = b.select(enough, known.low, start), b.select(enough, known.high, start)
         self._chunks(low, high, [], known_to_hold, skipped, clamp=True)
         stop = b.select(enough, start, beyond.start() if beyond.bounds else stop)
-        return b.loop(start, stop, self.lanes, [], tested)
+        return self._tested_parts(start, stop, tested)
+
+    # --- borders ---------------------------------------------------------------------------------------------------------
+
+    def _part(self, carried: Sequence[LValue]) -> int:
+        """The lanes that are tested at once: a register of them, so that the border's code is a fraction of the rest's."""
+        if any(v.lanes != self.lanes or v.type.scalar == "i1" for v in carried):
+            return self.lanes
+        return min(self.lanes, max(BORDER_LANES, self.ev.function.vector_bits // 32))
+
+    def _tested_parts(self, start: LValue, stop: LValue, tested: Chunk) -> list[LValue]:
+        """What a border does that carries nothing: one part after the other."""
+        lanes, self.lanes = self.lanes, self._part([])
+        made = self.b.loop(start, stop, self.lanes, [], tested)
+        self.lanes = lanes
+        return made
+
+    def _in_parts(
+        self, base: LValue, carried: list[LValue], part: int, step: Callable[[Ix, list[LValue]], Sequence[LValue]]
+    ) -> Sequence[LValue]:
+        """One chunk, part by part; what it carries is in memory meanwhile, each part's lanes in their places."""
+        b, lanes = self.b, self.lanes
+        pattern = tuple(range(part))
+        if part == lanes:
+            return step(Ix(base, pattern, 0), carried)
+        kept = [b.scratch(v.type, f"border.{number}") for number, v in enumerate(carried)]
+        sizes = [v.type.bits // 8 for v in carried]
+        for value, place, align in zip(carried, kept, sizes, strict=True):
+            b.store(value, place, align)
+        self.lanes = part
+
+        def one(i: LValue, _: list[LValue]) -> list[LValue]:
+            places = [b.gep(v.type.scalar, place, i) for v, place in zip(carried, kept, strict=True)]
+            held = [
+                b.load(LType(v.type.scalar, part), place, align)
+                for v, place, align in zip(carried, places, sizes, strict=True)
+            ]
+            made = step(Ix(b.add(base, i), pattern, 0), held)
+            for value, place, align in zip(made, places, sizes, strict=True):
+                b.store(value, place, align)
+            return []
+
+        b.loop(b.integer(I64, 0), b.integer(I64, lanes), part, [], one)
+        self.lanes = lanes
+        return [b.load(v.type, place, align) for v, place, align in zip(carried, kept, sizes, strict=True)]
 
     def _settled(self, beyond: LValue) -> Callable[[LValue, list[LValue], list[LValue]], LValue]:
         """Whether a chunk lies beyond the bounds and has changed nothing: then no later one will."""
