@@ -37,6 +37,7 @@ __all__ = [
     "Builder", "LType", "LValue", "Module", "Section", "float_bits_text", "float_text",
 ]  # fmt: skip
 
+RARELY = ", !prof !0"
 Body = Callable[[LValue, list[LValue]], Sequence[LValue]]
 
 
@@ -56,6 +57,7 @@ class Builder(Instructions):
         unsigned: bool = False,
         name: str = "",
         settled: Callable[[LValue, list[LValue], list[LValue]], LValue] | None = None,
+        rare: bool = False,
     ) -> list[LValue]:
         """`for i in range(low, high, step)` with loop-carried values, tested at the top.
 
@@ -79,7 +81,7 @@ class Builder(Instructions):
         carried = [self.named(f"%{self.fresh('c')}", v.type) for v in inits]
         phis = [self.reserve() for _ in range(1 + len(inits))]
         go = self.icmp("ult" if unsigned else "slt", index, high)
-        self.jump_if(go, work, done)
+        self.jump_if(go, work, done, RARELY if rare else "")
         self.label(work)
         after = list(body(index, carried))
         assert [a.type for a in after] == [v.type for v in inits], (after, inits)
@@ -147,12 +149,17 @@ class Builder(Instructions):
         self.branch(condition, run)
 
     def branch(
-        self, condition: LValue, yes: Callable[[], Sequence[LValue]], no: Callable[[], Sequence[LValue]] | None = None
+        self,
+        condition: LValue,
+        yes: Callable[[], Sequence[LValue]],
+        no: Callable[[], Sequence[LValue]] | None = None,
+        *,
+        rare: bool = False,
     ) -> list[LValue]:
         """`if condition: yes() else: no()`; both return the same types, which are merged by phis."""
         then, other, done = self.fresh("then"), self.fresh("else"), self.fresh("endif")
         origin = self.block
-        self.jump_if(condition, then, other if no else done)
+        self.jump_if(condition, then, other if no else done, RARELY if rare else "")
         self.label(then)
         left = list(yes())
         left_end = self.block

@@ -87,8 +87,8 @@ class Instructions:
             self.line(f"br label %{target}")
             self.closed = True
 
-    def jump_if(self, condition: LValue, yes: str, no: str) -> None:
-        self.line(f"br i1 {condition.text}, label %{yes}, label %{no}")
+    def jump_if(self, condition: LValue, yes: str, no: str, weights: str = "") -> None:
+        self.line(f"br i1 {condition.text}, label %{yes}, label %{no}{weights}")
         self.closed = True
 
     def ret(self, value: LValue | None = None) -> None:

@@ -110,6 +110,7 @@ class Module:
     declarations: dict[str, str] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
+    metadata: list[str] = field(default_factory=lambda: ['!0 = !{!"branch_weights", i32 1, i32 100}'])
 
     def declare(self, name: str, result: LType | str, params: Sequence[LType | str], attributes: str = "") -> None:
         """Declare an external function or intrinsic once."""
@@ -124,4 +125,4 @@ class Module:
     @property
     def text(self) -> str:
         head = [f'target triple = "{self.triple}"'] if self.triple else []
-        return "\n".join([*head, *self.globals, *self.functions, *self.declarations.values()]) + "\n"
+        return "\n".join([*head, *self.globals, *self.functions, *self.declarations.values(), *self.metadata]) + "\n"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
-from ..llvm.emit import I64, LType, LValue
+from ..llvm.emit import I64, Builder, LType, LValue
 from .beyond import Beyond, confined, unchanged
 from .bounds import Known, Patterns, Root, Walked, known_chunks, lane_pattern, replaced, walk
 from .evaluate import Buffer, Evaluator, pointee_memory
@@ -28,6 +28,25 @@ ALIGN_FROM = 16
 
 Carry = Callable[[list[LValue]], Sequence[LValue]]  # from what is carried into a step to what is carried on
 Chunk = Callable[[LValue, list[LValue]], Sequence[LValue]]  # the same, of a chunk that begins at a lane
+
+
+class _Kept:
+    """Lanes in memory, of which some can be read and written."""
+
+    def __init__(self, b: Builder, value: LValue, purpose: str) -> None:
+        self.b = b
+        self.mask = value.type.scalar == "i1"
+        self.scalar = "i8" if self.mask else value.type.scalar
+        self.align = LType(self.scalar).bits // 8
+        self.place = b.scratch(LType(self.scalar, value.lanes), purpose)
+
+    def store(self, value: LValue, offset: LValue) -> None:
+        stored = self.b.cast("zext", value, "i8") if self.mask else value
+        self.b.store(stored, self.b.gep(self.scalar, self.place, offset), self.align)
+
+    def load(self, offset: LValue, lanes: int) -> LValue:
+        value = self.b.load(LType(self.scalar, lanes), self.b.gep(self.scalar, self.place, offset), self.align)
+        return self.b.icmp("ne", value, self.b.zero(value.type)) if self.mask else value
 
 
 class Nest:
@@ -155,19 +174,19 @@ class Nest:
             on, off = Ix(base, pattern, 0, tag + 1), Ix(base, pattern, 0, tag + 2)
             if known is None:
                 return chunk(on, carried, True, make)
-            part = self._part(carried) if make is step else self.lanes
-            if part < self.lanes:
-                return b.branch(known.holds(b, base), lambda: chunk(on, carried, True, make), lambda: tested(base, carried))
-            return b.branch(
-                known.holds(b, base), lambda: chunk(on, carried, True, make), lambda: chunk(off, carried, False, make)
-            )
+
+            def border() -> Sequence[LValue]:
+                if make is not step:
+                    return chunk(off, carried, False, make)
+                return self._border(base, b.add(base, b.integer(I64, self.lanes)), carried, tested)
+
+            return b.branch(known.holds(b, base), lambda: chunk(on, carried, True, make), border)
 
         def known_to_hold(base: LValue, carried: list[LValue]) -> Sequence[LValue]:
             return chunk(Ix(base, pattern, 0), carried, True, step)
 
         def tested(base: LValue, carried: list[LValue]) -> Sequence[LValue]:
-            part = self._part(carried)
-            return self._in_parts(base, carried, part, lambda ix, c: chunk(ix, c, False, step))
+            return chunk(Ix(base, tuple(range(self.lanes)), 0), carried, False, step)
 
         start, stop = b.integer(I64, 0), b.integer(I64, extent)
         carried = list(inits)
@@ -185,14 +204,10 @@ class Nest:
         middle = b.intrinsic("smax", I64, known.high, start) if known else stop
         carried = self._chunks(start, middle, carried, known_to_hold, skipped)
         if known:
-            settled = None
-            if carried and beyond.alike(self.roots(at)):
-                settled = self._settled(beyond.start())
-            elif self.masked and beyond.bounds and all(beyond.off(*mask) for mask in self.masks(at)):
+            if self.masked and beyond.bounds and all(beyond.off(*mask) for mask in self.masks(at)):
                 stop = beyond.start()
-            if not carried:
-                return self._tested_parts(middle, stop, tested)
-            carried = b.loop(middle, stop, self.lanes, carried, tested, settled=settled)
+            settles = bool(carried) and beyond.alike(self.roots(at))
+            return self._border(middle, stop, carried, tested, beyond.start() if settles else None)
         return carried
 
     def _inside(self, walked: Walked, index: Index) -> bool:
@@ -217,64 +232,54 @@ class Nest:
         low, high = b.select(enough, known.low, start), b.select(enough, known.high, start)
         self._chunks(low, high, [], known_to_hold, skipped, clamp=True)
         stop = b.select(enough, start, beyond.start() if beyond.bounds else stop)
-        return self._tested_parts(start, stop, tested)
+        return self._border(start, stop, [], tested)
 
     # --- borders ---------------------------------------------------------------------------------------------------------
 
-    def _part(self, carried: Sequence[LValue]) -> int:
-        """The lanes that are tested at once: a register of them, so that the border's code is a fraction of the rest's."""
-        if any(v.lanes != self.lanes or v.type.scalar == "i1" for v in carried):
-            return self.lanes
-        return min(self.lanes, max(BORDER_LANES, self.ev.function.vector_bits // 32))
+    def _border(
+        self, start: LValue, stop: LValue, carried: list[LValue], tested: Chunk, beyond: LValue | None = None
+    ) -> list[LValue]:
+        """The lanes between two, a register of them at a time, so that a border's code is a fraction of the rest's.
 
-    def _tested_parts(self, start: LValue, stop: LValue, tested: Chunk) -> list[LValue]:
-        """What a border does that carries nothing: one part after the other."""
-        lanes, self.lanes = self.lanes, self._part([])
-        made = self.b.loop(start, stop, self.lanes, [], tested)
-        self.lanes = lanes
-        return made
-
-    def _in_parts(
-        self, base: LValue, carried: list[LValue], part: int, step: Callable[[Ix, list[LValue]], Sequence[LValue]]
-    ) -> Sequence[LValue]:
-        """One chunk, part by part; what it carries is in memory meanwhile, each part's lanes in their places."""
+        What is carried is in memory meanwhile, each part's lanes in their places, so that the order of a sum is that of
+        whole chunks. With `beyond`, the first lane beyond all bounds, the loop is left once as many parts as make a chunk
+        have changed nothing there: then no later one will.
+        """
         b, lanes = self.b, self.lanes
-        pattern = tuple(range(part))
-        if part == lanes:
-            return step(Ix(base, pattern, 0), carried)
-        kept = [b.scratch(v.type, f"border.{number}") for number, v in enumerate(carried)]
-        sizes = [v.type.bits // 8 for v in carried]
-        for value, place, align in zip(carried, kept, sizes, strict=True):
-            b.store(value, place, align)
-        self.lanes = part
+        part = min(lanes, max(BORDER_LANES, self.ev.function.vector_bits // 32))
+        kept = [_Kept(b, v, f"border.{number}") for number, v in enumerate(carried)]
+        none, whole = b.integer(I64, 0), b.integer(I64, lanes // part)
 
-        def one(i: LValue, _: list[LValue]) -> list[LValue]:
-            places = [b.gep(v.type.scalar, place, i) for v, place in zip(carried, kept, strict=True)]
-            held = [
-                b.load(LType(v.type.scalar, part), place, align)
-                for v, place, align in zip(carried, places, sizes, strict=True)
-            ]
-            made = step(Ix(b.add(base, i), pattern, 0), held)
-            for value, place, align in zip(made, places, sizes, strict=True):
-                b.store(value, place, align)
-            return []
+        def one(i: LValue, counted: list[LValue]) -> list[LValue]:
+            offset = b.and_(i, b.integer(I64, lanes - 1))
+            held = [k.load(offset, part) for k in kept]
+            made = tested(i, held)
+            for k, value in zip(kept, made, strict=True):
+                k.store(value, offset)
+            if beyond is None:
+                return []
+            same = b.and_(b.icmp("sge", i, beyond), unchanged(b, held, made))
+            return [b.select(same, b.add(counted[0], b.integer(I64, 1)), none)]
 
-        b.loop(b.integer(I64, 0), b.integer(I64, lanes), part, [], one)
-        self.lanes = lanes
-        return [b.load(v.type, place, align) for v, place, align in zip(carried, kept, sizes, strict=True)]
-
-    def _settled(self, beyond: LValue) -> Callable[[LValue, list[LValue], list[LValue]], LValue]:
-        """Whether a chunk lies beyond the bounds and has changed nothing: then no later one will."""
-
-        def leave(i: LValue, before: list[LValue], after: list[LValue]) -> LValue:
-            b = self.b
-            done = b.and_(b.icmp("sge", i, beyond), unchanged(b, before, after))
+        def leave(i: LValue, _: list[LValue], counted: list[LValue]) -> LValue:
+            done = b.icmp("eq", counted[0], whole)
             if self.repeat:
                 repeat = self.repeat
                 b.when(done, lambda: repeat(i))
             return done
 
-        return leave
+        def by_parts() -> Sequence[LValue]:
+            for k, value in zip(kept, carried, strict=True):
+                k.store(value, none)
+            self.lanes = part
+            inits, settled = ([], None) if beyond is None else ([none], leave)
+            b.loop(start, stop, part, inits, one, settled=settled, rare=True)
+            self.lanes = lanes
+            return [k.load(none, lanes) for k in kept]
+
+        if not carried:
+            return list(by_parts())
+        return b.branch(b.icmp("slt", start, stop), by_parts, lambda: carried, rare=True)
 
     # --- alignment -------------------------------------------------------------------------------------------------------
 

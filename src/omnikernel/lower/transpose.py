@@ -97,28 +97,35 @@ def materialise_turned(fl: FunctionLowering, value: Value, buffer: Buffer, dim: 
     def evaluated(column: Ix) -> LValue:
         return to_memory(ev, ev.spread(ev.evaluate(value, (*index[:last], column)), size), buffer.wide)
 
-    def one_by_one() -> list[LValue]:
-        """The vectors by a loop and over the stack: masked accesses are rare, and long where they are written out."""
-        kept = b.scratch(LType(scalar, size * size), "square")
+    def one_by_one(corner: LValue) -> None:
+        """Column by column and element by element: masked accesses are rare, and long where they are written out."""
+        kept = b.scratch(LType(scalar, size), "column")
         first = columns[0].base
 
         def put(j: LValue) -> None:
             with ev.opened() as level:
                 with ev.at(level):
                     column = Ix(b.add(first, j), (), level)
-                vector = evaluated(column)
-                b.store(vector, b.gep(scalar, kept, b.mul(j, b.integer(I64, size))), align)
+                b.store(evaluated(column), kept, align)
+            top = b.gep(scalar, corner, j)
+
+            def element(i: LValue) -> None:
+                place = b.gep(scalar, top, b.mul(i, b.integer(I64, buffer.strides[dim])))
+                b.store(b.load(buffer.memory, b.gep(scalar, kept, i), align), place, align)
+
+            b.repeat(size, 1, element)
 
         b.repeat(size, 1, put)
-        places = [b.gep(scalar, kept, b.integer(I64, j * size)) for j in range(size)]
-        return [b.load(LType(scalar, size), place, align) for place in places]
 
     def square(carried: list[LValue]) -> list[LValue]:
-        vectors = [evaluated(column) for column in columns] if nest.holds else one_by_one()
+        vectors = [evaluated(column) for column in columns] if nest.holds else []
         corner = [Ix(ix.base, (), ix.level, ix.tag) if d == dim else ix for d, ix in enumerate(index)]
         corner[last] = columns[0]
         address = Address(buffer.pointer, 0, ev.buffer_form(buffer, tuple(corner)))
         pointer, _ = ev.scalar_pointer(address, buffer.memory.scalar)
+        if not nest.holds:
+            one_by_one(pointer)
+            return carried
         for number, row in enumerate(transpose(b, vectors)):
             place = b.gep(buffer.memory.scalar, pointer, b.integer(I64, number * buffer.strides[dim]))
             b.store(row, place, align)
