@@ -131,9 +131,8 @@ def optimised(text: str, target: str) -> llvm.ModuleRef:
     module = llvm.parse_assembly(text)
     module.verify()
     passes = llvm.create_new_module_pass_manager()
-    passes.add_simplify_cfg_pass()
     passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
     passes.run(module, llvm.create_pass_builder(machine(target), llvm.create_pipeline_tuning_options()))
     return module
 
