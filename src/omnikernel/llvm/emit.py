@@ -37,7 +37,9 @@ __all__ = [
     "Builder", "LType", "LValue", "Module", "Section", "float_bits_text", "float_text",
 ]  # fmt: skip
 
+# What follows an instruction: a branch that is seldom taken, and a store past the caches.
 RARELY = ", !prof !0"
+NON_TEMPORAL = ", !nontemporal !1"
 Body = Callable[[LValue, list[LValue]], Sequence[LValue]]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import platform
 import sys
 import threading
@@ -25,7 +26,7 @@ import llvmlite.binding as llvm
 
 from ..elf import undefined_symbols
 from ..errors import UnresolvedSymbol
-from ..lower.lanes import Target
+from ..lower.lanes import LAST_CACHE, Target
 
 _LOCK = threading.Lock()
 
@@ -79,7 +80,19 @@ def host_target() -> Target:
     features = frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
     if not _may_use_tiles():
         features = frozenset(name for name in features if not name.startswith("amx"))
-    return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+    return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, _last_cache())
+
+
+def _last_cache() -> int:
+    """Bytes of the last cache, as the system tells them."""
+    for level in ("3", "2"):
+        try:
+            found = os.sysconf(f"SC_LEVEL{level}_CACHE_SIZE")
+        except (AttributeError, ValueError, OSError):  # not this system's, or not for this processor
+            break
+        if found > 0:
+            return found
+    return LAST_CACHE
 
 
 def _machine(target: Target) -> Any:

@@ -96,6 +96,10 @@ def float_bits_text(scalar: str, bits: int) -> str:
     raise ValueError(f"no text for a constant of {scalar}")
 
 
+# Named in `emit`.
+METADATA = ('!0 = !{!"branch_weights", i32 1, i32 100}', "!1 = !{i32 1}")
+
+
 @dataclass
 class Module:
     """The text of one LLVM module: declarations on demand, globals, and function bodies.
@@ -110,7 +114,7 @@ class Module:
     declarations: dict[str, str] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
-    metadata: list[str] = field(default_factory=lambda: ['!0 = !{!"branch_weights", i32 1, i32 100}'])
+    metadata: list[str] = field(default_factory=lambda: list(METADATA))
 
     def declare(self, name: str, result: LType | str, params: Sequence[LType | str], attributes: str = "") -> None:
         """Declare an external function or intrinsic once."""

@@ -103,6 +103,7 @@ class Evaluator:
         # Masks known to hold for every lane of the version of the nest that is being written.
         self.known: frozenset[tuple[Value, Index]] = frozenset()
         self.linear_remainders: frozenset[tuple[Value, Index]] = frozenset()
+        self.past_caches = 0  # bytes that stores are aligned to where they go past the caches; 0 where they do not
         self.depth = 0  # of ops that wait for others to be evaluated
         self.known_level = 0  # nothing that relies on such knowledge may stand further out
 

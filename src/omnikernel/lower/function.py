@@ -113,6 +113,10 @@ class FunctionLowering:
         self.fault: LValue | None = None
         self.cost = 0.0
         self.trips = 1.0
+        self.entry: Section | None = None  # a place after the grid is read, before the first program
+        self.at_once = 1  # programs that one run of the body is for
+        self.streams_from: int | None = None  # bytes of a launch from which its stores go past the caches
+        self.streaming: list[LValue] = []  # whether stores do, for each that may
         self._varies: dict[tuple[Value, Index], bool] = {}
         self._constants: dict[Constant, Buffer] = {}
 
@@ -243,6 +247,7 @@ class FunctionLowering:
         repeatable: bool = False,
         masked: bool = False,
         lane_dim: int | None = None,
+        streams: LValue | None = None,
     ) -> None:
         """Run a step for every chunk of lanes of a shape.
 
@@ -256,6 +261,7 @@ class FunctionLowering:
             repeatable: a step may run twice.
             lane_dim: the dimension that lanes run along, where it has been chosen; no matter for a cube.
             masked: a step does nothing where all of the masks are off.
+            streams: whether the nest's store goes past the caches; None where it never does.
         """
         ev = Evaluator(self)
         cube = tuple(shape)
@@ -279,7 +285,7 @@ class FunctionLowering:
         else:
             dim = choose_lane_dim(ev, shape, at(everything), at(stores)) if lane_dim is None else lane_dim
         aligned = at(stores[:1]) if repeatable and not flat else None
-        nest = Nest(ev, shape, dim, at(everything), at(masks), aligned, masked=masked)
+        nest = Nest(ev, shape, dim, at(everything), at(masks), aligned, masked=masked, streams=streams)
         if flat:
             nest.lanes = min(shape[dim], max(nest.lanes, block_lanes(self, everything)))
         index = shape_index(shape)
@@ -475,6 +481,8 @@ def lower_store(fl: FunctionLowering, op: Op) -> None:
 
 def lower_stores(fl: FunctionLowering, ops: Sequence[Op]) -> None:
     """Tile stores of one shape in one nest."""
+    from .stream import streams
+
     shape = shape_of(ops[0].operands[0].type)
     kept = fl.settle([v for op in ops for v in op.operands], shape)
     turned = [op.operands[1] for op in ops if not kept and crosses(fl, op.operands[1], op.operands[0])]
@@ -492,7 +500,16 @@ def lower_stores(fl: FunctionLowering, ops: Sequence[Op]) -> None:
     repeatable = all(op in fl.schedule.repeatable for op in ops)
     masked = not kept and len(masks) == len(ops)
     pointers = [op.operands[0] for op in ops]
-    fl.nest(shape, values, step, stores=pointers, masks=masks, repeatable=repeatable, masked=masked)
+    fl.nest(
+        shape,
+        values,
+        step,
+        stores=pointers,
+        masks=masks,
+        repeatable=repeatable,
+        masked=masked,
+        streams=streams(fl, ops),
+    )
     for value in turned:  # the buffer is these stores': what comes later may not be reached through here
         fl.bindings.pop(value, None)
     fl.finish(kept)

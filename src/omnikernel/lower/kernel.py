@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.tile import Kernel, walk
+from ..ir.tile import Kernel
 from ..ir.types import Pointer, Scalar
 from ..llvm.emit import I32, I64, PTR, Builder, LType, LValue, Module
 from ..passes.schedule import Schedule
@@ -14,6 +14,7 @@ from .control import lower_blocks
 from .deferred import begin, release
 from .function import Frame, FunctionLowering
 from .lanes import Lanes, Target, register_type
+from .stream import settle, waits_for_memory
 
 HEAD = "define i32 @{name}(ptr noalias readonly %args, ptr noalias readonly %grid, i64 %first, i64 %last, ptr noalias %arena, ptr noalias %fault)"
 
@@ -57,8 +58,11 @@ def lower_kernel(
         UnsupportedOp: for an op that has no lowering, naming the user's line.
     """
     module = Module(triple=target.triple, features=target.features)
-    narrow = _moves_memory(kernel) and "avx512vl" in target.features
+    moves = waits_for_memory(kernel)
+    narrow = moves and "avx512vl" in target.features
     if narrow:
+        # A 512-bit access crosses a cache line wherever an array is not 64-byte aligned (NumPy's are 16), which costs
+        # more than fewer instructions gain: 1.03 against 1.10 of torch.add at 2^20.
         module.vector_bits = 256
     b = Builder(module)
     arena = b.named("%arena", PTR)
@@ -66,13 +70,21 @@ def lower_kernel(
     lowerings = [fl]
     if together:
         lowerings.append(FunctionLowering(b, together.kernel, together.schedules, arena, target.vector_bits))
-    programs = _Programs(b, _read_launch(b, kernel, lowerings), order)
+    grid = _read_launch(b, kernel, lowerings)
+    entry = b.section()
+    for lowering in lowerings:
+        lowering.entry = entry
+        lowering.streams_from = target.last_cache if moves and target.triple.startswith("x86_64") else None
+        lowering.at_once = together.programs if together and lowering is not fl else 1
+    programs = _Programs(b, grid, order)
     begin(fl, fl.schedule.deferred)
     if together:
         programs.run_together(fl, lowerings[1], together.programs)
     else:
         programs.run(fl)
     release(fl, fl.schedule.deferred)
+    for lowering in lowerings:
+        settle(lowering)
     b.ret(b.integer(I32, 0))
     if fl.arena_pointer is not fl.lasting_pointer:
         b.slots.append(f"  {fl.arena_pointer.text} = getelementptr i8, {fl.lasting_pointer}, i64 {fl.lasting_bytes}")
@@ -152,21 +164,6 @@ class _Programs:
             return [b.add(i, done), *following]
 
         b.loop_while([self.first, *self.start()], lambda values: b.icmp("slt", values[0], self.last), step)
-
-
-def _moves_memory(kernel: Kernel) -> bool:
-    """A kernel without products, functions or sorts waits for memory.
-
-    It then runs on 256-bit registers: a 512-bit access crosses a cache line wherever an array is not 64-byte aligned
-    (NumPy's are 16), which costs more than fewer instructions gain: 1.03 against 1.10 of torch.add at 2^20.
-    """
-    cheap = {"math.absf", "math.absi", "math.floor", "math.ceil", "math.fma", "math.sqrt"}
-    ops = (op for f in kernel.functions for op in walk(f.body))
-    return not any(
-        op.name in ("tt.dot", "tt.dot_scaled", "tt.extern_elementwise", "tile.network")
-        or (op.name.startswith("math.") and op.name not in cheap)
-        for op in ops
-    )
 
 
 def _argument(b: Builder, slot: LValue, type_: object) -> Lanes:

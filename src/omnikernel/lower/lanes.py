@@ -108,16 +108,20 @@ class Lanes:
         return Lanes(self.type, change(raw) if raw is not None else None, change(wide) if wide is not None else None)
 
 
+LAST_CACHE = 32 << 20  # bytes, where the system does not tell
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """What the generated code may use; everything here is in the cache key.
 
-    `features` are LLVM's names of the host's features. `lanes` is the preferred number of f32 lanes of one chunk.
+    `features` are LLVM's names of the host's features; `last_cache` is the size of the last cache in bytes.
     """
 
     triple: str
     cpu: str
     features: frozenset[str]
+    last_cache: int = LAST_CACHE
 
     @property
     def vector_bits(self) -> int:

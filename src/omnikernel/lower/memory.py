@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.tile import Op
 from ..ir.types import Pointer, Scalar, element_of
-from ..llvm.emit import I1, I64, LType, LValue
+from ..llvm.emit import I1, I64, NON_TEMPORAL, LType, LValue
 from .evaluate import Address, Evaluator, Placed, evaluates, memory_type, pointee_memory
 from .index import Index, operand_index
 from .lanes import Lanes
@@ -186,9 +186,20 @@ def _plain_load(ev: Evaluator, memory: LType, pointer: LValue, align: int, flags
 
 
 def store_lanes(
-    ev: Evaluator, address: Address, value: Placed, mask: Mask, memory: LType, *, wide: bool = False
+    ev: Evaluator,
+    address: Address,
+    value: Placed,
+    mask: Mask,
+    memory: LType,
+    *,
+    wide: bool = False,
+    past_caches: int = 0,
 ) -> None:
-    """Store lanes here and now, in the flow of the innermost loop. Of equal addresses the last lane wins."""
+    """Store lanes here and now, in the flow of the innermost loop. Of equal addresses the last lane wins.
+
+    Args:
+        past_caches: bytes that the address is a multiple of, where lanes side by side go past the caches.
+    """
     b = ev.b
     on = mask[0]
     lanes = max(_lanes(address, on), value[0].lanes)
@@ -206,7 +217,9 @@ def store_lanes(
     on = b.splat(on, lanes) if on else None
     if address.vector is None and address.linear.stride == 1:
         pointer, _ = ev.scalar_pointer(address, memory.scalar)
-        if on is None:
+        if on is None and past_caches:
+            b.store(stored, pointer, past_caches, NON_TEMPORAL)
+        elif on is None:
             b.store(stored, pointer, align)
         else:
             b.masked_store(stored, _safe(ev, pointer, on), align, on)
@@ -244,4 +257,4 @@ def store_at(ev: Evaluator, op: Op, index: Index) -> None:
     stored = ev.evaluate(value, operand_index(pointer, value, index))
     mask = ev.mask(op.operands[2], operand_index(pointer, op.operands[2], index)) if len(op.operands) > 2 else OPEN
     address = ev.address(pointer, index)
-    store_lanes(ev, address, stored, mask, LType(pointee_memory(pointer)))
+    store_lanes(ev, address, stored, mask, LType(pointee_memory(pointer)), past_caches=ev.past_caches)

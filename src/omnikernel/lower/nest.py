@@ -8,6 +8,7 @@ only the rest, at most a few chunks, tests lane by lane.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from ..llvm.emit import I64, Builder, LType, LValue
@@ -49,6 +50,15 @@ class _Kept:
         return self.b.icmp("ne", value, self.b.zero(value.type)) if self.mask else value
 
 
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The cache lines that a store begins: how many lanes lie before the first, bytes, and whether it goes past them."""
+
+    skipped: LValue
+    size: int
+    past: LValue | None = None
+
+
 class Nest:
     """The loops over one shape."""
 
@@ -63,6 +73,7 @@ class Nest:
         *,
         masked: bool = False,
         repeat: Callable[[LValue], None] | None = None,
+        streams: LValue | None = None,
     ) -> None:
         """
         Args:
@@ -73,6 +84,7 @@ class Nest:
             aligned: the pointer of a store whose chunks should begin at a cache line, at an index; then a step may run
                 twice for some lanes, and carries nothing.
             masked: a step does nothing where all `masks` are off.
+            streams: whether the store through `aligned` goes past the caches; None where it never does.
             repeat: what else a chunk does than to change what is carried, done for all chunks after one, in its place.
         """
         self.ev = ev
@@ -86,6 +98,7 @@ class Nest:
         self.holds = True  # in the version being written the masks that are bounds hold
         self.masked = masked
         self.repeat = repeat
+        self.streams = streams
 
     # --- loops -----------------------------------------------------------------------------------------------------------
 
@@ -195,14 +208,14 @@ class Nest:
             if extent == self.lanes:
                 return carried
             start = b.integer(I64, self.lanes)
-        skipped = None if carried or not walked.whole_lane else self._unaligned(at, full)
+        lines = None if carried or not walked.whole_lane else self._lines(at, full)
         beyond = Beyond(self.ev, walked, full, extent)
         if inside and known and known.low is not None:
-            return self._moved_inside(known, beyond, skipped, known_to_hold, tested)
+            return self._moved_inside(known, beyond, lines, known_to_hold, tested)
         if known and known.low is not None:
-            return self._chunks(start, stop, carried, lambda i, c: either(i, c, step), skipped)
+            return self._chunks(start, stop, carried, lambda i, c: either(i, c, step), lines)
         middle = b.intrinsic("smax", I64, known.high, start) if known else stop
-        carried = self._chunks(start, middle, carried, known_to_hold, skipped)
+        carried = self._chunks(start, middle, carried, known_to_hold, lines)
         if known:
             if self.masked and beyond.bounds and all(beyond.off(*mask) for mask in self.masks(at)):
                 stop = beyond.start()
@@ -222,7 +235,7 @@ class Nest:
         return bool(walked.bounds) and confined(self.ev, walked, self.masks(index))
 
     def _moved_inside(
-        self, known: Known, beyond: Beyond, skipped: LValue | None, known_to_hold: Chunk, tested: Chunk
+        self, known: Known, beyond: Beyond, lines: _Lines | None, known_to_hold: Chunk, tested: Chunk
     ) -> list[LValue]:
         """Whole chunks between the bounds, or else chunks that test their lanes up to the end of what the bounds leave."""
         b = self.b
@@ -230,7 +243,7 @@ class Nest:
         start, stop = b.integer(I64, 0), b.integer(I64, self.shape[self.lane_dim])
         enough = b.icmp("ne", known.count, start)
         low, high = b.select(enough, known.low, start), b.select(enough, known.high, start)
-        self._chunks(low, high, [], known_to_hold, skipped, clamp=True)
+        self._chunks(low, high, [], known_to_hold, lines, clamp=True)
         stop = b.select(enough, start, beyond.start() if beyond.bounds else stop)
         return self._border(start, stop, [], tested)
 
@@ -283,8 +296,8 @@ class Nest:
 
     # --- alignment -------------------------------------------------------------------------------------------------------
 
-    def _unaligned(self, index: Index, lane: Ix) -> LValue | None:
-        """How many lanes lie before the first whose store begins a cache line; None where that should not count."""
+    def _lines(self, index: Index, lane: Ix) -> _Lines | None:
+        """Where the store's cache lines begin; None where that should not count."""
         if self.aligned is None or self.shape[self.lane_dim] < ALIGN_FROM * self.lanes:
             return None
         ((pointer, at),) = self.aligned(index)
@@ -300,8 +313,13 @@ class Nest:
         first, level = self.ev.scalar_pointer(address, element)
         with self.ev.at(level):
             before = b.sub(b.integer(I64, 0), b.cast("ptrtoint", first, "i64"))
-            before = b.and_(before, b.integer(I64, min(CACHE_LINE, self.lanes * size) - 1))
-            return b.lshr(before, b.integer(I64, size.bit_length() - 1))
+            line = min(CACHE_LINE, self.lanes * size)
+            before = b.and_(before, b.integer(I64, line - 1))
+            skipped = b.lshr(before, b.integer(I64, size.bit_length() - 1))
+            if self.streams is None:
+                return _Lines(skipped, line)
+            whole = b.icmp("eq", b.and_(before, b.integer(I64, size - 1)), b.integer(I64, 0))
+            return _Lines(skipped, line, b.and_(self.streams, whole))
 
     def _chunks(
         self,
@@ -309,33 +327,74 @@ class Nest:
         stop: LValue,
         carried: Sequence[LValue],
         chunk: Chunk,
-        skipped: LValue | None,
+        lines: _Lines | None,
         *,
         clamp: bool = False,
     ) -> list[LValue]:
         """Whole chunks between two lanes; `clamp` where these are any lanes, so that the first and last chunk are moved.
 
-        With `skipped`, the second one begins that many lanes after the first, and the last one ends at `stop` again: all
-        between are aligned, at the price of one chunk more. A store across two lines costs twice as much as one within.
+        With `lines`, the second one begins at a line, and the last one ends at `stop` again: all between are aligned, at
+        the price of one chunk more. A store across two lines costs twice as much as one within.
         """
         b, lanes = self.b, self.lanes
-        if skipped is None and not clamp:
+        if lines is None and not clamp:
             return b.loop(start, stop, lanes, carried, chunk)
         none, size = b.integer(I64, 0), b.integer(I64, lanes)
-        back, end = none, stop
-        if skipped is not None:
-            enough = b.icmp("sge", stop, b.integer(I64, ALIGN_FROM // 2 * lanes))
-            uneven = b.and_(enough, b.icmp("ne", skipped, none))
-            back = b.select(uneven, b.sub(size, skipped), none)
-            end = b.select(uneven, b.add(stop, size), stop)
-        last = b.sub(stop, size)
-
-        def moved(i: LValue, _: list[LValue]) -> Sequence[LValue]:
-            at = b.intrinsic("smin", I64, b.sub(i, back), last)
-            return chunk(b.intrinsic("smax", I64, at, start), [])
-
         begin = b.and_(start, b.integer(I64, -lanes)) if clamp else start
-        return b.loop(begin, end, lanes, [], moved)
+        back, end = none, stop
+        if lines is not None:
+            enough = b.icmp("sge", stop, b.integer(I64, ALIGN_FROM // 2 * lanes))
+            uneven = b.and_(enough, b.icmp("ne", lines.skipped, none))
+            back = b.select(uneven, b.sub(size, lines.skipped), none)
+            end = b.select(uneven, b.add(stop, size), stop)
+
+        def between(start: LValue, stop: LValue, begin: LValue, end: LValue, back: LValue) -> list[LValue]:
+            last = b.sub(stop, size)
+
+            def moved(i: LValue, _: list[LValue]) -> Sequence[LValue]:
+                at = b.intrinsic("smin", I64, b.sub(i, back), last)
+                return chunk(b.intrinsic("smax", I64, at, start), [])
+
+            return b.loop(begin, end, lanes, [], moved)
+
+        if lines is None or lines.past is None:
+            return between(start, stop, begin, end, back)
+        past = b.and_(lines.past, b.icmp("sge", b.sub(stop, start), b.integer(I64, ALIGN_FROM // 2 * lanes)))
+        low, high = self._past_caches(start, stop, past, lines, chunk)
+        sides = ((start, low), (high, stop))  # of what went past the caches
+
+        def side(number: LValue, _: list[LValue]) -> list[LValue]:
+            first = b.icmp("eq", number, none)
+            from_, to = (b.select(first, x, y) for x, y in zip(*sides, strict=True))
+            plain = (start, stop, begin, end, back)
+            return between(*(b.select(past, x, y) for x, y in zip((from_, to, from_, to, none), plain, strict=True)))
+
+        return b.loop(none, b.select(past, b.integer(I64, 2), b.integer(I64, 1)), 1, [], side)
+
+    def _past_caches(
+        self, start: LValue, stop: LValue, past: LValue, lines: _Lines, chunk: Chunk
+    ) -> tuple[LValue, LValue]:
+        """Where `past`, chunks of whole lines between two lanes; from which lane to which.
+
+        They leave a chunk or more at each end that is no line of its own: no plain store touches a line that went past.
+        """
+        b, lanes, ev = self.b, self.lanes, self.ev
+        none, size, below = b.integer(I64, 0), b.integer(I64, lanes), b.integer(I64, lanes - 1)
+
+        def rounded(uneven: LValue) -> LValue:
+            return b.select(b.icmp("eq", uneven, none), none, b.add(uneven, size))
+
+        low = b.add(start, rounded(b.and_(b.sub(lines.skipped, start), below)))
+        high = b.sub(stop, rounded(b.and_(b.sub(stop, low), below)))
+
+        def stored(i: LValue, carried: list[LValue]) -> Sequence[LValue]:
+            ev.past_caches = lines.size
+            made = chunk(i, carried)
+            ev.past_caches = 0
+            return made
+
+        b.loop(b.select(past, low, high), high, lanes, [], stored)
+        return low, high
 
 
 def choose_lane_dim(

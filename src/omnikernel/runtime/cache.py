@@ -123,6 +123,7 @@ def key(ttir: str, options: Options, target: Target) -> str:
         "triple": target.triple,
         "cpu": target.cpu,
         "features": sorted(target.features),
+        "last_cache": target.last_cache,
         "options": asdict(options),
         "ttir": ttir,
     }

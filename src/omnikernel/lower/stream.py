@@ -1,0 +1,63 @@
+"""Stores past the caches: what a launch writes is more than the last cache holds.
+
+A plain store first reads the line that it writes to. A non-temporal one does not, and leaves what the caches hold where
+it is; but it must fill whole lines, and what fits in a cache is sooner there. So the loop over a store's lanes is written
+twice where a kernel waits for memory, and which of the two runs is decided once a thread, from the extents of the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..ir.tile import Kernel, Op, walk
+from ..ir.types import shape_of
+from ..llvm.emit import I64, LType, LValue
+from .evaluate import pointee_memory
+from .function import FunctionLowering
+
+_CHEAP = {"math.absf", "math.absi", "math.floor", "math.ceil", "math.fma", "math.sqrt"}
+
+
+def waits_for_memory(kernel: Kernel) -> bool:
+    """A kernel without products, functions or sorts waits for memory."""
+    ops = (op for f in kernel.functions for op in walk(f.body))
+    return not any(
+        op.name in ("tt.dot", "tt.dot_scaled", "tt.extern_elementwise", "tile.network")
+        or (op.name.startswith("math.") and op.name not in _CHEAP)
+        for op in ops
+    )
+
+
+def streams(fl: FunctionLowering, ops: Sequence[Op]) -> LValue | None:
+    """Whether stores of one nest go past the caches, decided at the function's entry; None where they never do.
+
+    Only a store of its own, of every program's, to an array that the kernel does not read: what is read back is in a cache.
+    """
+    if (
+        fl.streams_from is None
+        or fl.entry is None
+        or len(ops) != 1
+        or fl.trips != 1
+        or ops[0] not in fl.schedule.repeatable
+    ):
+        return None
+    pointer = ops[0].operands[0]
+    bytes_each = prod(shape_of(pointer.type)) * LType(pointee_memory(pointer)).bits // 8 // fl.at_once
+    b = fl.b
+    with b.within(fl.entry):
+        programs = b.mul(b.mul(*(b.cast("zext", g, "i64") for g in fl.grid[:2])), b.cast("zext", fl.grid[2], "i64"))
+        past = b.icmp("ugt", programs, b.integer(I64, max(1, fl.streams_from // max(1, bytes_each))))
+    fl.streaming.append(past)
+    return past
+
+
+def settle(fl: FunctionLowering) -> None:
+    """Before the function returns: what was stored past the caches is seen by other threads."""
+    b = fl.b
+    if fl.streaming:
+        any_past = fl.streaming[0]
+        for past in fl.streaming[1:]:
+            any_past = b.or_(any_past, past)
+        b.module.declare("llvm.x86.sse.sfence", "void", [])
+        b.when(any_past, lambda: b.line("call void @llvm.x86.sse.sfence()"))
