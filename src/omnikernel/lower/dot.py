@@ -143,7 +143,9 @@ def packed(fl: FunctionLowering, op: Op, number: int, total: Scalar, panel: int 
     if isinstance(binding, Buffer) and (binding.wide or element == total):
         return binding, None
     assert isinstance(value.type, Tensor) and isinstance(element, Scalar)
-    ahead = expected(fl, value)
+    wanted = fl.schedule.shared.get((op, number))
+    stays = wanted is not None and wanted.loop is None  # what no trip changes is not loaded again
+    ahead = None if stays else expected(fl, value)
     if element != total and not (element.is_float and total == F32):
         value, element = widened(fl, value, element, total), total
     assert isinstance(value.type, Tensor)
