@@ -190,7 +190,36 @@ module {
 }
 """
 
+# A mask of a product's rows that comes of an op with two results.
+CARRY = """\
+module {
+  tt.func public @kernel(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>) attributes {noinline = false} {
+    %0 = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>
+    %1 = tt.expand_dims %0 {axis = 1 : i32} : tensor<8xi32> -> tensor<8x1xi32>
+    %2 = tt.expand_dims %0 {axis = 0 : i32} : tensor<8xi32> -> tensor<1x8xi32>
+    %3 = arith.constant dense<8> : tensor<8x1xi32>
+    %4 = arith.muli %1, %3 : tensor<8x1xi32>
+    %5 = tt.broadcast %4 : tensor<8x1xi32> -> tensor<8x8xi32>
+    %6 = tt.broadcast %2 : tensor<1x8xi32> -> tensor<8x8xi32>
+    %7 = arith.addi %5, %6 : tensor<8x8xi32>
+    %8 = tt.splat %x : !tt.ptr<f32> -> tensor<8x8x!tt.ptr<f32>>
+    %9 = tt.addptr %8, %7 : tensor<8x8x!tt.ptr<f32>>, tensor<8x8xi32>
+    %10 = tt.load %9 : tensor<8x8x!tt.ptr<f32>>
+    %11 = arith.constant dense<0.000000e+00> : tensor<8x8xf32>
+    %12 = tt.dot %10, %10, %11, inputPrecision = ieee : tensor<8x8xf32> * tensor<8x8xf32> -> tensor<8x8xf32>
+    %13 = arith.constant dense<-5> : tensor<8x1xi32>
+    %sum, %carry = arith.addui_extended %1, %13 : tensor<8x1xi32>, tensor<8x1xi1>
+    %14 = tt.broadcast %carry : tensor<8x1xi1> -> tensor<8x8xi1>
+    %15 = tt.splat %y : !tt.ptr<f32> -> tensor<8x8x!tt.ptr<f32>>
+    %16 = tt.addptr %15, %7 : tensor<8x8x!tt.ptr<f32>>, tensor<8x8xi32>
+    tt.store %16, %12, %14 : tensor<8x8x!tt.ptr<f32>>
+    tt.return
+  }
+}
+"""
+
 KNOWN = [
+    pytest.param(CARRY, "f32", id="carry as a mask"),
     pytest.param(PARTLY_OFF, "f32", id="mask off in part"),
     pytest.param(UNIFORM_MAP, "f16", id="uniform map"),
     pytest.param(LOW_HALF, "i32", id="low half"),

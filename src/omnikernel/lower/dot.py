@@ -101,7 +101,7 @@ def seen(fl: FunctionLowering, op: Op) -> tuple[LValue | None, LValue | None]:
     if wanted is None:
         return None, None
     # Masks that stand after the product are evaluated here, ahead of their place.
-    later = {inner.result: inner for inner in wanted.ops if inner.result not in fl.definitions}
+    later = {result: inner for inner in wanted.ops for result in inner.results if result not in fl.definitions}
     fl.definitions.update(later)
     ev = Evaluator(fl, flow=True)
     rows, columns = (
