@@ -292,7 +292,8 @@ class FunctionLowering:
         order = [d for d in range(len(shape)) if d != dim] + ([dim] if dim >= 0 else [])
         before = self.b._next
         nest.for_each(order, index, lambda: step(ev, place(tuple(index), ev.bits, ev.sum)))
-        self.cost += self.trips * (2 + 0.06 * (self.b._next - before) * prod(shape) / max(1, nest.lanes))
+        written = self.b._next - before - nest.spare
+        self.cost += self.trips * (2 + 0.06 * written * prod(shape) / max(1, nest.lanes))
 
     def materialise(self, value: Value, into: Buffer | None = None) -> Buffer:
         """Compute a lazy tile into a buffer, in a nest of its own."""

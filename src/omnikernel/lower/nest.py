@@ -8,12 +8,12 @@ only the rest, at most a few chunks, tests lane by lane.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 
-from ..llvm.emit import I64, Builder, LType, LValue
-from .beyond import Beyond, confined, unchanged
+from ..llvm.emit import I64, LType, LValue
+from .beyond import Beyond, confined
 from .bounds import Known, Patterns, Root, Walked, known_chunks, lane_pattern, replaced, walk
+from .chunks import ALIGN_FROM, BORDER_LANES, Carry, Chunk, Chunks, Lines, by_parts
 from .evaluate import Buffer, Evaluator, pointee_memory
 from .index import ZERO, Index, Ix, operand_index
 from .linear import arithmetic_step
@@ -21,42 +21,6 @@ from .linear import arithmetic_step
 # The lanes of a chunk. One number for every machine, since the order of a sum depends on it; LLVM splits it into the
 # registers there are, and several of them in flight hide the latency of each.
 LANES = 32
-# The fewest lanes that a border tests at once.
-BORDER_LANES = 8
-# Stores are aligned to lines of this many bytes, along dimensions of at least so many chunks.
-CACHE_LINE = 64
-ALIGN_FROM = 16
-
-Carry = Callable[[list[LValue]], Sequence[LValue]]  # from what is carried into a step to what is carried on
-Chunk = Callable[[LValue, list[LValue]], Sequence[LValue]]  # the same, of a chunk that begins at a lane
-
-
-class _Kept:
-    """Lanes in memory, of which some can be read and written."""
-
-    def __init__(self, b: Builder, value: LValue, purpose: str) -> None:
-        self.b = b
-        self.mask = value.type.scalar == "i1"
-        self.scalar = "i8" if self.mask else value.type.scalar
-        self.align = LType(self.scalar).bits // 8
-        self.place = b.scratch(LType(self.scalar, value.lanes), purpose)
-
-    def store(self, value: LValue, offset: LValue) -> None:
-        stored = self.b.cast("zext", value, "i8") if self.mask else value
-        self.b.store(stored, self.b.gep(self.scalar, self.place, offset), self.align)
-
-    def load(self, offset: LValue, lanes: int) -> LValue:
-        value = self.b.load(LType(self.scalar, lanes), self.b.gep(self.scalar, self.place, offset), self.align)
-        return self.b.icmp("ne", value, self.b.zero(value.type)) if self.mask else value
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The cache lines that a store begins: how many lanes lie before the first, bytes, and whether it goes past them."""
-
-    skipped: LValue
-    size: int
-    past: LValue | None = None
 
 
 class Nest:
@@ -99,6 +63,7 @@ class Nest:
         self.masked = masked
         self.repeat = repeat
         self.streams = streams
+        self.spare = 0  # what was written a second time, of which a run of the nest does but one
 
     # --- loops -----------------------------------------------------------------------------------------------------------
 
@@ -213,9 +178,9 @@ class Nest:
         if inside and known and known.low is not None:
             return self._moved_inside(known, beyond, lines, known_to_hold, tested)
         if known and known.low is not None:
-            return self._chunks(start, stop, carried, lambda i, c: either(i, c, step), lines)
+            return self._chunks().whole(start, stop, carried, lambda i, c: either(i, c, step), lines)
         middle = b.intrinsic("smax", I64, known.high, start) if known else stop
-        carried = self._chunks(start, middle, carried, known_to_hold, lines)
+        carried = self._chunks().whole(start, middle, carried, known_to_hold, lines)
         if known:
             if self.masked and beyond.bounds and all(beyond.off(*mask) for mask in self.masks(at)):
                 stop = beyond.start()
@@ -235,7 +200,7 @@ class Nest:
         return bool(walked.bounds) and confined(self.ev, walked, self.masks(index))
 
     def _moved_inside(
-        self, known: Known, beyond: Beyond, lines: _Lines | None, known_to_hold: Chunk, tested: Chunk
+        self, known: Known, beyond: Beyond, lines: Lines | None, known_to_hold: Chunk, tested: Chunk
     ) -> list[LValue]:
         """Whole chunks between the bounds, or else chunks that test their lanes up to the end of what the bounds leave."""
         b = self.b
@@ -243,60 +208,28 @@ class Nest:
         start, stop = b.integer(I64, 0), b.integer(I64, self.shape[self.lane_dim])
         enough = b.icmp("ne", known.count, start)
         low, high = b.select(enough, known.low, start), b.select(enough, known.high, start)
-        self._chunks(low, high, [], known_to_hold, lines, clamp=True)
+        self._chunks().whole(low, high, [], known_to_hold, lines, clamp=True)
         stop = b.select(enough, start, beyond.start() if beyond.bounds else stop)
         return self._border(start, stop, [], tested)
 
-    # --- borders ---------------------------------------------------------------------------------------------------------
+    # --- ways through the lanes ------------------------------------------------------------------------------------------
 
-    def _border(
-        self, start: LValue, stop: LValue, carried: list[LValue], tested: Chunk, beyond: LValue | None = None
-    ) -> list[LValue]:
-        """The lanes between two, a register of them at a time, so that a border's code is a fraction of the rest's.
+    def _chunks(self) -> Chunks:
+        return Chunks(self.b, self.lanes, self._past_caches)
 
-        What is carried is in memory meanwhile, each part's lanes in their places, so that the order of a sum is that of
-        whole chunks. With `beyond`, the first lane beyond all bounds, the loop is left once as many parts as make a chunk
-        have changed nothing there: then no later one will.
-        """
-        b, lanes = self.b, self.lanes
-        part = min(lanes, max(BORDER_LANES, self.ev.function.vector_bits // 32))
-        kept = [_Kept(b, v, f"border.{number}") for number, v in enumerate(carried)]
-        none, whole = b.integer(I64, 0), b.integer(I64, lanes // part)
+    def _past_caches(self, size: int, chunk: Chunk) -> Chunk:
+        """A chunk whose stores go past the caches, to addresses that are multiples of `size`."""
 
-        def one(i: LValue, counted: list[LValue]) -> list[LValue]:
-            offset = b.and_(i, b.integer(I64, lanes - 1))
-            held = [k.load(offset, part) for k in kept]
-            made = tested(i, held)
-            for k, value in zip(kept, made, strict=True):
-                k.store(value, offset)
-            if beyond is None:
-                return []
-            same = b.and_(b.icmp("sge", i, beyond), unchanged(b, held, made))
-            return [b.select(same, b.add(counted[0], b.integer(I64, 1)), none)]
+        def stored(i: LValue, carried: list[LValue]) -> Sequence[LValue]:
+            before, self.ev.past_caches = self.b._next, size
+            made = chunk(i, carried)
+            self.ev.past_caches = 0
+            self.spare += self.b._next - before
+            return made
 
-        def leave(i: LValue, _: list[LValue], counted: list[LValue]) -> LValue:
-            done = b.icmp("eq", counted[0], whole)
-            if self.repeat:
-                repeat = self.repeat
-                b.when(done, lambda: repeat(i))
-            return done
+        return stored
 
-        def by_parts() -> Sequence[LValue]:
-            for k, value in zip(kept, carried, strict=True):
-                k.store(value, none)
-            self.lanes = part
-            inits, settled = ([], None) if beyond is None else ([none], leave)
-            b.loop(start, stop, part, inits, one, settled=settled, rare=True)
-            self.lanes = lanes
-            return [k.load(none, lanes) for k in kept]
-
-        if not carried:
-            return list(by_parts())
-        return b.branch(b.icmp("slt", start, stop), by_parts, lambda: carried, rare=True)
-
-    # --- alignment -------------------------------------------------------------------------------------------------------
-
-    def _lines(self, index: Index, lane: Ix) -> _Lines | None:
+    def _lines(self, index: Index, lane: Ix) -> Lines | None:
         """Where the store's cache lines begin; None where that should not count."""
         if self.aligned is None or self.shape[self.lane_dim] < ALIGN_FROM * self.lanes:
             return None
@@ -304,97 +237,23 @@ class Nest:
         pattern = lane_pattern(self.ev, pointer, at)
         if not pattern or arithmetic_step(pattern) != 1:
             return None
-        b = self.b
         element = pointee_memory(pointer)
-        size = LType(element).bits // 8
         address = self.ev.address(pointer, replaced(at, lane, ZERO))
         if not address.uniform:
             return None
         first, level = self.ev.scalar_pointer(address, element)
         with self.ev.at(level):
-            before = b.sub(b.integer(I64, 0), b.cast("ptrtoint", first, "i64"))
-            line = min(CACHE_LINE, self.lanes * size)
-            before = b.and_(before, b.integer(I64, line - 1))
-            skipped = b.lshr(before, b.integer(I64, size.bit_length() - 1))
-            if self.streams is None:
-                return _Lines(skipped, line)
-            whole = b.icmp("eq", b.and_(before, b.integer(I64, size - 1)), b.integer(I64, 0))
-            return _Lines(skipped, line, b.and_(self.streams, whole))
+            return Lines.after(self.b, first, LType(element).bits // 8, self.lanes, self.streams)
 
-    def _chunks(
-        self,
-        start: LValue,
-        stop: LValue,
-        carried: Sequence[LValue],
-        chunk: Chunk,
-        lines: _Lines | None,
-        *,
-        clamp: bool = False,
+    def _border(
+        self, start: LValue, stop: LValue, carried: list[LValue], tested: Chunk, beyond: LValue | None = None
     ) -> list[LValue]:
-        """Whole chunks between two lanes; `clamp` where these are any lanes, so that the first and last chunk are moved.
-
-        With `lines`, the second one begins at a line, and the last one ends at `stop` again: all between are aligned, at
-        the price of one chunk more. A store across two lines costs twice as much as one within.
-        """
-        b, lanes = self.b, self.lanes
-        if lines is None and not clamp:
-            return b.loop(start, stop, lanes, carried, chunk)
-        none, size = b.integer(I64, 0), b.integer(I64, lanes)
-        begin = b.and_(start, b.integer(I64, -lanes)) if clamp else start
-        back, end = none, stop
-        if lines is not None:
-            enough = b.icmp("sge", stop, b.integer(I64, ALIGN_FROM // 2 * lanes))
-            uneven = b.and_(enough, b.icmp("ne", lines.skipped, none))
-            back = b.select(uneven, b.sub(size, lines.skipped), none)
-            end = b.select(uneven, b.add(stop, size), stop)
-
-        def between(start: LValue, stop: LValue, begin: LValue, end: LValue, back: LValue) -> list[LValue]:
-            last = b.sub(stop, size)
-
-            def moved(i: LValue, _: list[LValue]) -> Sequence[LValue]:
-                at = b.intrinsic("smin", I64, b.sub(i, back), last)
-                return chunk(b.intrinsic("smax", I64, at, start), [])
-
-            return b.loop(begin, end, lanes, [], moved)
-
-        if lines is None or lines.past is None:
-            return between(start, stop, begin, end, back)
-        past = b.and_(lines.past, b.icmp("sge", b.sub(stop, start), b.integer(I64, ALIGN_FROM // 2 * lanes)))
-        low, high = self._past_caches(start, stop, past, lines, chunk)
-        sides = ((start, low), (high, stop))  # of what went past the caches
-
-        def side(number: LValue, _: list[LValue]) -> list[LValue]:
-            first = b.icmp("eq", number, none)
-            from_, to = (b.select(first, x, y) for x, y in zip(*sides, strict=True))
-            plain = (start, stop, begin, end, back)
-            return between(*(b.select(past, x, y) for x, y in zip((from_, to, from_, to, none), plain, strict=True)))
-
-        return b.loop(none, b.select(past, b.integer(I64, 2), b.integer(I64, 1)), 1, [], side)
-
-    def _past_caches(
-        self, start: LValue, stop: LValue, past: LValue, lines: _Lines, chunk: Chunk
-    ) -> tuple[LValue, LValue]:
-        """Where `past`, chunks of whole lines between two lanes; from which lane to which.
-
-        They leave a chunk or more at each end that is no line of its own: no plain store touches a line that went past.
-        """
-        b, lanes, ev = self.b, self.lanes, self.ev
-        none, size, below = b.integer(I64, 0), b.integer(I64, lanes), b.integer(I64, lanes - 1)
-
-        def rounded(uneven: LValue) -> LValue:
-            return b.select(b.icmp("eq", uneven, none), none, b.add(uneven, size))
-
-        low = b.add(start, rounded(b.and_(b.sub(lines.skipped, start), below)))
-        high = b.sub(stop, rounded(b.and_(b.sub(stop, low), below)))
-
-        def stored(i: LValue, carried: list[LValue]) -> Sequence[LValue]:
-            ev.past_caches = lines.size
-            made = chunk(i, carried)
-            ev.past_caches = 0
-            return made
-
-        b.loop(b.select(past, low, high), high, lanes, [], stored)
-        return low, high
+        """The lanes between two, a register of them at a time."""
+        lanes = self.lanes
+        self.lanes = min(lanes, max(BORDER_LANES, self.ev.function.vector_bits // 32))
+        made = by_parts(self.b, (start, stop), (lanes, self.lanes), carried, tested, beyond, self.repeat)
+        self.lanes = lanes
+        return made
 
 
 def choose_lane_dim(
