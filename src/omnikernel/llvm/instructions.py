@@ -5,19 +5,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import functools
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 
 from .outline import Loop
 from .values import PTR, SCALAR_BITS, LType, LValue, Module, float_bits_text, float_text
 
 
-def flatten(lines: Iterable[str | Section]) -> Iterator[str]:
+def flatten(lines: Iterable[str | Section]) -> list[str]:
+    flat: list[str] = []
     for line in lines:
-        if isinstance(line, Section):
-            yield from flatten(line.lines)
+        if isinstance(line, str):
+            flat.append(line)
         else:
-            yield line
+            flat += flatten(line.lines)
+    return flat
+
+
+@functools.lru_cache(maxsize=4096)
+def _integer(type_: LType, value: int) -> LValue:
+    bits = type_.bits
+    value &= (1 << bits) - 1
+    signed = value - (1 << bits) if value >> (bits - 1) else value
+    text = ("true" if value else "false") if bits == 1 else str(signed)
+    return LValue(f"splat ({type_.scalar} {text})" if type_.lanes else text, type_)
 
 
 class Section:
@@ -31,6 +43,26 @@ class Section:
     def __init__(self, block: str) -> None:
         self.lines: list[str | Section] = []
         self.block = block
+
+
+class _Within:
+    """Writing to the end of a section; a class, since a generator's context costs three times as much."""
+
+    __slots__ = ("into", "saved", "section")
+
+    def __init__(self, into: Instructions, section: Section) -> None:
+        self.into = into
+        self.section = section
+
+    def __enter__(self) -> None:
+        into, section = self.into, self.section
+        self.saved = into.lines, into.block, into.closed
+        into.lines, into.block, into.closed = section.lines, section.block, False
+
+    def __exit__(self, *_: object) -> None:
+        into = self.into
+        self.section.block = into.block
+        into.lines, into.block, into.closed = self.saved
 
 
 class Instructions:
@@ -59,13 +91,15 @@ class Instructions:
 
     def fresh(self, hint: str = "") -> str:
         self._next += 1
-        return f"{hint}{'.' if hint else 'v'}{self._next}"
+        return f"{hint}.{self._next}" if hint else f"v{self._next}"
 
     def emit(self, type_: LType, text: str, hint: str = "") -> LValue:
         """Append `%fresh = text` and return it as a value of the given type."""
-        name = f"%{self.fresh(hint)}"
+        self._next += 1  # as `fresh` and `named` do: half of all calls would be of them
+        name = f"%{hint}.{self._next}" if hint else f"%v{self._next}"
         self.lines.append(f"  {name} = {text}")
-        return self.named(name, type_)
+        self.types[name] = type_
+        return LValue(name, type_)
 
     def named(self, name: str, type_: LType) -> LValue:
         """A value that is defined under that name."""
@@ -121,16 +155,9 @@ class Instructions:
         self.label(following)
         return place
 
-    @contextmanager
-    def within(self, section: Section) -> Iterator[None]:
+    def within(self, section: Section) -> AbstractContextManager[None]:
         """Write to the end of a section instead of the end of the function."""
-        saved = self.lines, self.block, self.closed
-        self.lines, self.block, self.closed = section.lines, section.block, False
-        try:
-            yield
-        finally:
-            section.block = self.block
-            self.lines, self.block, self.closed = saved
+        return _Within(self, section)
 
     def phi(self, type_: LType, incoming: Iterable[tuple[LValue, str]]) -> LValue:
         return self.emit(type_, f"phi {type_} " + ", ".join(f"[ {v.text}, %{label} ]" for v, label in incoming))
@@ -152,11 +179,7 @@ class Instructions:
 
     def integer(self, type_: LType, value: int) -> LValue:
         """An integer constant (wrapped to the width), splatted where the type has lanes."""
-        bits = type_.bits
-        value &= (1 << bits) - 1
-        signed = value - (1 << bits) if value >> (bits - 1) else value
-        text = ("true" if value else "false") if bits == 1 else str(signed)
-        return LValue(f"splat ({type_.scalar} {text})" if type_.lanes else text, type_)
+        return _integer(type_, value)
 
     def real(self, type_: LType, value: float) -> LValue:
         """A float or double constant of the nearest value, splatted where the type has lanes."""
@@ -207,7 +230,7 @@ class Instructions:
 
     def binary(self, opcode: str, a: LValue, b: LValue) -> LValue:
         assert a.type == b.type, (opcode, a, b)
-        made = self.emit(a.type, f"{opcode} {a}, {b.text}")
+        made = self.emit(a.type, f"{opcode} {a.type.text} {a.text}, {b.text}")
         return self._known_in_part(made, a, b, total=opcode in ("add", "sub"))
 
     def add(self, a: LValue, b: LValue) -> LValue:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Placed = tuple[Lanes, int]  # a value and the loop level it is known at
 # Ops that may wait for each other before the rest is evaluated without recursion. Each takes a few Python frames.
 DEEP = 30
+_HERE = nullcontext()
 SUMS = frozenset(("arith.addi", "arith.subi", "arith.muli", "arith.extsi"))
 
 
@@ -133,11 +134,9 @@ class Evaluator:
             self.memo[key] = made, level
         return self.memo[key][0]
 
-    @contextmanager
-    def at(self, level: int) -> Iterator[None]:
+    def at(self, level: int) -> AbstractContextManager[None]:
         """Write at a level: at the end of what already stands at the start of that loop's body."""
-        with nullcontext() if self.flow else self.b.within(self.sections[level]):
-            yield
+        return _HERE if self.flow else self.b.within(self.sections[level])
 
     def bits(self, base: LValue, shift: int, mask: int, left: int, level: int) -> LValue:
         """((base >> shift) & mask) << left, kept."""
