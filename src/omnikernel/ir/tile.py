@@ -14,7 +14,7 @@ float, `Constant`, types, and tuples of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -197,13 +197,15 @@ class Kernel:
         raise KeyError(name)
 
 
-def walk(region: Region) -> Iterator[Op]:
+def walk(region: Region) -> list[Op]:
     """Every op of a region and of the regions inside it, in order, an op before those inside it."""
+    ops: list[Op] = []
     for block in region.blocks:
         for op in block.ops:
-            yield op
+            ops.append(op)
             for inner in op.regions:
-                yield from walk(inner)
+                ops += walk(inner)
+    return ops
 
 
 def tensor_type(value: Value) -> Tensor:

@@ -179,8 +179,9 @@ class Builder(Instructions):
 
     def gep(self, scalar: str, pointer: LValue, index: LValue) -> LValue:
         """The address index elements of scalar past pointer (a vector of addresses where either has lanes)."""
-        lanes = max(pointer.lanes, index.lanes)
-        return self.emit(LType("ptr", lanes), f"getelementptr {scalar}, {pointer}, {index}")
+        lanes = pointer.type.lanes or index.type.lanes
+        operands = f"{pointer.type.text} {pointer.text}, {index.type.text} {index.text}"
+        return self.emit(LType("ptr", lanes) if lanes else PTR, f"getelementptr {scalar}, {operands}")
 
     def load(self, type_: LType, pointer: LValue, align: int, flags: str = "") -> LValue:
         return self.emit(type_, f"load {type_}, {pointer}, align {align}{flags}")

@@ -315,7 +315,8 @@ class Instructions:
 
     def call(self, name: str, type_: LType, *args: LValue) -> LValue:
         """Call a function or intrinsic by its full name, declaring it."""
-        self.module.declare(name, type_, [a.type for a in args])
+        if name not in self.module.declarations:
+            self.module.declare(name, type_, [a.type for a in args])
         return self._known_in_part(self.emit(type_, f"call {type_} @{name}({', '.join(map(str, args))})"), *args)
 
     # --- vectors ---------------------------------------------------------------------------------------------------------

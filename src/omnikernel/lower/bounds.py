@@ -16,6 +16,7 @@ from ..ir.types import Scalar, element_of
 from ..llvm.emit import I1, I64, Builder, LValue
 from .evaluate import Buffer, Evaluator
 from .index import SHAPE_OPS, ZERO, Index, Ix, operand_index, operand_indices, source_index, symbolic_add, symbolic_bits
+from .lanes import Lanes
 
 Root = tuple[Value, Index]
 _At = tuple[LValue, int]  # a scalar, and the level of the nest that it is known at
@@ -242,6 +243,7 @@ def walk(
         bounds: masks and remainders are wanted, too.
     """
     found = Walked()
+    bindings, definitions = ev.function.bindings, ev.function.definitions
     seen: set[Root] = set()
     probe = Probe.along(lane, extent)
     for mask, at in masks:
@@ -253,17 +255,19 @@ def walk(
 
     stack = list(roots)
     while stack:
-        value, at = stack.pop()
+        root = stack.pop()
+        value, at = root
+        binding = bindings.get(value)
+        if isinstance(binding, Lanes):
+            continue
         before = len(seen)
-        seen.add((value, at))
+        seen.add(root)
         if len(seen) == before:  # it was there: asking first would hash a long index twice
             continue
-        binding = ev.function.bindings.get(value)
         if binding is not None:
-            if isinstance(binding, Buffer):
-                found.reads.append((binding, at))
+            found.reads.append((binding, at))
             continue
-        op = ev.function.definition(value)
+        op = definitions[value]
         if op.name == "tt.load":
             found.accesses.append((op, at))
             if bounds and len(op.operands) > 1:
@@ -381,22 +385,30 @@ def lane_pattern(ev: Evaluator, value: Value, index: Index, known: Patterns | No
     """
     known = {} if known is None else known
     root = (value, index)
-    stack = [] if root in known else [_opened(ev, root)]
+    stack = [] if root in known else [_opened(ev, root, known)]
     while stack:  # from the far end of a chain of sums, since Python's stack is short
         current, op, reads = stack[-1]
-        waiting = next((read for read in reads if read not in known), None)
-        if waiting is None:
-            known[current] = _pattern_of(ev, current, op, [known[read] for read in reads])
-            stack.pop()
+        patterns = []
+        for read in reads:
+            if read not in known:
+                stack.append(_opened(ev, read, known))
+                break
+            patterns.append(known[read])
         else:
-            stack.append(_opened(ev, waiting))
+            if op is not None:
+                known[current] = _pattern_of(ev, current, op, patterns)
+            stack.pop()
     return known[root]
 
 
-def _opened(ev: Evaluator, root: Root) -> tuple[Root, Op | None, list[Root]]:
-    """A value, what makes it where it differs between lanes, and whose patterns its own is made of."""
+def _opened(ev: Evaluator, root: Root, known: Patterns) -> tuple[Root, Op | None, list[Root]]:
+    """A value, what makes it, and whose patterns its own is made of; no op where the pattern is known at once."""
     value, index = root
-    if value in ev.function.bindings or not ev.function.varies(value, index):
+    if not ev.function.varies(value, index):
+        known[root] = ()
+        return root, None, []
+    if value in ev.function.bindings:
+        known[root] = None
         return root, None, []
     op = ev.function.definition(value)
     if op.name in SHAPE_OPS:
@@ -408,13 +420,10 @@ def _opened(ev: Evaluator, root: Root) -> tuple[Root, Op | None, list[Root]]:
     return root, op, []
 
 
-def _pattern_of(ev: Evaluator, root: Root, op: Op | None, patterns: list[_Pattern]) -> _Pattern:
+def _pattern_of(ev: Evaluator, root: Root, op: Op, patterns: list[_Pattern]) -> _Pattern:
     """The pattern of a value, from those of what it reads."""
-    value, index = root
-    if op is None:
-        return None if ev.function.varies(value, index) else ()
     if op.name == "tt.make_range":
-        return index[0].pattern
+        return root[1][0].pattern
     if len(patterns) != 2:
         return patterns[0] if patterns else None
     a, c = patterns

@@ -112,7 +112,7 @@ class Evaluator:
     @property
     def level(self) -> int:
         """The innermost level open now."""
-        return max(0, len(self.sections) - 1)
+        return len(self.sections) - 1 if self.sections else 0
 
     @contextmanager
     def opened(self) -> Iterator[int]:
@@ -123,16 +123,18 @@ class Evaluator:
         finally:
             closed = self.level
             self.sections.pop()
-            self.memo = {key: entry for key, entry in self.memo.items() if entry[1] < closed or closed == 0}
+            if closed:
+                self.memo = {key: entry for key, entry in self.memo.items() if entry[1] < closed}
 
     def once(self, key: Any, level: int, make: Callable[[], Any]) -> Any:
         """What `make` emits at a level, made once while that level is open."""
         # What was made further in than it is wanted now does not dominate this use, and is made again.
-        if key not in self.memo or self.memo[key][1] > level:
+        found = self.memo.get(key)
+        if found is None or found[1] > level:
             with self.at(level):
-                made = make()
-            self.memo[key] = made, level
-        return self.memo[key][0]
+                found = make(), level
+            self.memo[key] = found
+        return found[0]
 
     def at(self, level: int) -> AbstractContextManager[None]:
         """Write at a level: at the end of what already stands at the start of that loop's body."""
@@ -163,24 +165,26 @@ class Evaluator:
 
     def evaluate(self, value: Value, index: Index) -> Placed:
         """The value at an index, and the level it was computed at."""
-        if (value, index) in self.known:
-            return Lanes(Scalar("i1"), LValue("true", I1)), self.known_level
         key = (value, index)
-        if key not in self.memo:
-            binding = self.function.bindings.get(value)
-            if isinstance(binding, Lanes):
-                return binding, 0
-            if isinstance(binding, Buffer):
-                self.memo[key] = self.read_buffer(binding, index)
-            else:
-                op = self.function.definition(value)
-                if self.depth >= DEEP:
-                    self._evaluate_behind(value, index)
-                self.depth += 1
-                handler = EVALUATE.get(op.name, evaluate_elementwise)
-                for result, placed in zip(op.results, handler(self, op, index), strict=True):
-                    self.memo[result, index] = placed
-                self.depth -= 1
+        if self.known and key in self.known:
+            return Lanes(Scalar("i1"), LValue("true", I1)), self.known_level
+        found = self.memo.get(key)
+        if found is not None:
+            return found
+        binding = self.function.bindings.get(value)
+        if isinstance(binding, Lanes):
+            return binding, 0
+        if isinstance(binding, Buffer):
+            found = self.memo[key] = self.read_buffer(binding, index)
+            return found
+        op = self.function.definition(value)
+        if self.depth >= DEEP:
+            self._evaluate_behind(value, index)
+        self.depth += 1
+        handler = EVALUATE.get(op.name, evaluate_elementwise)
+        for result, placed in zip(op.results, handler(self, op, index), strict=True):
+            self.memo[result, index] = placed
+        self.depth -= 1
         return self.memo[key]
 
     def _evaluate_behind(self, value: Value, index: Index) -> None:
@@ -322,46 +326,39 @@ class Evaluator:
     def address(self, value: Value, index: Index) -> Address:
         """Where a pointer, or a tile of pointers at an index, points."""
         # A pointer that was advanced often is followed from its far end, since Python's stack is short.
-        chain = [(value, index)]
-        while ("address", *chain[-1]) not in self.memo:
-            behind = self._pointer_behind(*chain[-1])
-            if behind is None:
+        chain: list[tuple[Any, Op, Index]] = []
+        key = ("address", value, index)
+        found = self.memo.get(key)
+        while found is None:
+            op = None if value in self.function.bindings else self.function.definition(value)
+            if op is not None and op.name in SHAPE_OPS:
+                behind = self.source(op, index)
+            elif op is not None and op.name == "tt.addptr":
+                behind = operand_index(value, op.operands[0], index)
+            else:
+                made = self._root(value, index)
+                found = self.memo[key] = made, made.level
                 break
-            chain.append(behind)
-        for read in reversed(chain):
-            key = ("address", *read)
-            if key not in self.memo:
-                made = self._address(*read)
-                self.memo[key] = made, made.level
-        found: Address = self.memo["address", value, index][0]
-        return found
-
-    def _pointer_behind(self, value: Value, index: Index) -> tuple[Value, Index] | None:
-        """The pointer that a pointer is moved or advanced from."""
-        if self.function.bindings.get(value) is not None:
-            return None
-        op = self.function.definition(value)
-        if op.name in SHAPE_OPS:
-            return op.operands[0], self.source(op, index)
-        if op.name == "tt.addptr":
-            return op.operands[0], operand_index(op.results[0], op.operands[0], index)
-        return None
-
-    def _address(self, value: Value, index: Index) -> Address:
-        if self.function.bindings.get(value) is None:
-            op = self.function.definition(value)
-            if op.name in SHAPE_OPS:
-                return self.address(op.operands[0], self.source(op, index))
+            chain.append((key, op, index))
+            value, index = op.operands[0], behind
+            key = ("address", value, index)
+            found = self.memo.get(key)
+        address: Address = found[0]
+        for key, op, index in reversed(chain):
             if op.name == "tt.addptr":
-                return self._advanced(op, index)
+                address = self._advanced(op, index, address)
+            self.memo[key] = address, address.level
+        return address
+
+    def _root(self, value: Value, index: Index) -> Address:
+        """Where a pointer points that is neither moved nor advanced from another one."""
         lanes, level = self.evaluate(value, index)
         raw = lanes.raw(self.b)
         if raw.lanes:
             return Address(raw, level, Linear(), (raw, level))
         return Address(raw, level, Linear())
 
-    def _advanced(self, op: Op, index: Index) -> Address:
-        base = self.address(op.operands[0], operand_index(op.results[0], op.operands[0], index))
+    def _advanced(self, op: Op, index: Index, base: Address) -> Address:
         offset_index = operand_index(op.results[0], op.operands[1], index)
         offset = self.linear(op.operands[1], offset_index)
         if base.vector is None and offset is not None:
@@ -478,8 +475,9 @@ def evaluate_elementwise(ev: Evaluator, op: Op, index: Index) -> Sequence[Placed
     shortcut = _shortcut(ev, op, placed)
     if shortcut:
         return [shortcut]
-    level = max((at for _, at in placed), default=0)
-    lanes = max((value.lanes for value, _ in placed), default=0)
+    level = lanes = 0
+    for value, at in placed:
+        level, lanes = max(level, at), max(lanes, value.lanes)
     operands = [ev.spread(p, lanes) for p in placed]
     with ev.at(level):
         return [(result, level) for result in handler(ev.b, op, operands)]

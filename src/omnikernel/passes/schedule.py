@@ -77,12 +77,17 @@ COST = {
 }
 
 
+_LAZY = {name for name, row in SCHEMA.items() if row.pure and row.kind in ("elementwise", "shape")} | {"tt.load"}
+
+
 def is_lazy(op: Op) -> bool:
     """Ops whose tiles are evaluated where they are used."""
-    row = SCHEMA.get(op.name)
-    if row is None or not op.results or not all(isinstance(r.type, Tensor) for r in op.results):
+    if op.name not in _LAZY or not op.results:
         return False
-    return op.name == "tt.load" or (row.pure and row.kind in ("elementwise", "shape"))
+    for result in op.results:  # noqa: SIM110 (several times as fast as `all`)
+        if not isinstance(result.type, Tensor):
+            return False
+    return True
 
 
 class _Scheduler:
@@ -102,7 +107,8 @@ class _Scheduler:
         self.cuts: set[Value] = set()  # of chains of compare-and-swaps
         self.groups: dict[Op, tuple[Op, ...]] = {}
         self.leader: dict[Op, Op] = {}  # a store of a group -> its first
-        self.loads = [op.operands[0] for op in walk(function.body) if op.name == "tt.load"]
+        self.ops = walk(function.body)
+        self.loads = [op.operands[0] for op in self.ops if op.name == "tt.load"]
         self._index(function.body, None)
 
     def _index(self, region: Region, parent: Op | None) -> None:
@@ -129,7 +135,7 @@ class _Scheduler:
             current = self.parent[block]
 
     def run(self) -> Schedule:
-        lazy = self.lazy = dict.fromkeys(op for op in walk(self.function.body) if is_lazy(op))
+        lazy = self.lazy = dict.fromkeys([op for op in self.ops if is_lazy(op)])
         for op in lazy:
             own = COST.get(op.name, 1)
             behind = sum(self.cost.get(v, 0) for v in set(op.operands) if isinstance(v.type, Tensor))
@@ -144,17 +150,16 @@ class _Scheduler:
         for op in reversed(lazy):
             for result in op.results:
                 self.decide(op, result)
-        packed = frozenset(v for op in walk(self.function.body) if op.name == "tt.dot" for v in op.operands[:2])
+        packed = frozenset(v for op in self.ops if op.name == "tt.dot" for v in op.operands[:2])
         waiting = deferred(self.function, self.roots) if self.function.public else ()
         seen = needed(self.function) if packed else {}
         again = shared(self.function, self.roots) if packed else {}
         return Schedule(self.keep, packed, self.sinks, self.groups, waiting, self._repeatable(), again, seen)
 
     def _repeatable(self) -> frozenset[Op]:
-        ops = list(walk(self.function.body))
-        if any(op.attributes.get("isVolatile") for op in ops if op.name == "tt.load"):
+        if any(op.attributes.get("isVolatile") for op in self.ops if op.name == "tt.load"):
             return frozenset()
-        stores = [op for op in ops if op.name == "tt.store" and isinstance(op.operands[0].type, Tensor)]
+        stores = [op for op in self.ops if op.name == "tt.store" and isinstance(op.operands[0].type, Tensor)]
         return frozenset(
             op for op in stores if not any(self.roots.may_alias(op.operands[0], load) for load in self.loads)
         )
@@ -232,7 +237,7 @@ class _Scheduler:
         for sink in sinks:
             places = [(place, i) for place, i in self.ancestors(sink) if place is block]
             if not places:
-                if any(self.writes(op, load) for op in walk(self.function.body) if not op.regions):
+                if any(self.writes(op, load) for op in self.ops if not op.regions):
                     return True
                 continue
             (_, until) = places[0]
