@@ -197,7 +197,7 @@ class Builder(Instructions):
         """
         if masked.by_lane(self, type_, mask):
             return masked.load(self, type_, pointer, align, mask, other)
-        if mask.text in self._partly:  # by xor, which LLVM does not move past an `and` with the constant
+        if self.known_in_part(mask):  # by xor, which LLVM does not move past an `and` with the constant
             mask = self.xor(mask, self.splat(self.not_(self.hidden_true()), mask.lanes))
         name = f"llvm.masked.load.{type_.suffix}.p0"
         self.module.declare(name, type_, ["ptr", "i32", mask.type, type_])

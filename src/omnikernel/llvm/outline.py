@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, filterfalse
+from operator import methodcaller
 
 from .values import LType
 
@@ -19,6 +20,8 @@ from .values import LType
 LEAST = 24
 
 _NAME = re.compile(r"(%[\w.?]+)", re.ASCII)
+_LABEL = re.compile(r"\n(?! )")
+_DEFINED = re.compile(r"\n(?:  )?(%[\w.?]+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +52,18 @@ class _Region:
 class _Body:
     """The names in a function's lines, and the text between them.
 
-    All is read at once and is found by numbers of names, since a look at each line takes ten times as long.
+    All is read at once and found by numbers of names: a look at each line takes ten times as long.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
-        marked = [line if line[0] == " " else f"%{line}" for line in lines]  # so that labels are names
-        parts = _NAME.split("\n".join(marked))
+        text = _LABEL.sub("\n%", "\n".join(["", *lines]))  # labels are names, too
+        parts: list[str] = _NAME.split(text)
         self.names, self.between = parts[1::2], parts[::2]  # between[i] stands before names[i]
-        self.starts = list(accumulate([line.count("%") for line in marked], initial=0))  # the first name of a line
+        self.marked = text.split("\n")[1:]
+        self.starts: list[int] = list(
+            accumulate(map(methodcaller("count", "%"), self.marked), initial=0)
+        )  # a line's first name
         numbers = range(len(self.names))
         self.last = dict(zip(self.names, numbers, strict=True))
         self.first = dict(zip(reversed(self.names), reversed(numbers), strict=True))
@@ -68,20 +74,16 @@ class _Body:
 
     def defined(self, region: _Region) -> set[str]:
         """The labels and values that are defined in a region."""
-        names, starts, lines = self.names, self.starts, self.lines
-        return {
-            names[starts[at]] for at in range(region.start, region.end) if lines[at][0] != " " or lines[at][2] == "%"
-        }
+        return set(_DEFINED.findall("\n".join(["", *self.marked[region.start : region.end]])))
 
     def closed(self, region: _Region, inside: set[str]) -> bool:
         """Whether nothing that is defined in a region is used outside; its head may be, by what enters it."""
         head = f"%{region.loop.head}"
-        start, end = self.starts[region.start], self.starts[region.end]
-        others = [self.first[name] for name in inside if name != head]
+        first, start, end = self.first, self.starts[region.start], self.starts[region.end]
         return (
             max(map(self.last.__getitem__, inside)) < end
-            and min(others, default=start) >= start
-            and self.first[head] >= self.starts[region.start - 1]
+            and min(map(first.__getitem__, inside - {head}), default=start) >= start
+            and first[head] >= self.starts[region.start - 1]
         )
 
     def numbered(self, region: _Region, inside: set[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -90,7 +92,7 @@ class _Body:
         names = self.names[self.starts[region.start] : self.starts[region.end]]
         distinct = dict.fromkeys((*around, *names))
         numbers = dict(zip(distinct, range(len(distinct)), strict=True))
-        outside = tuple([name for name in distinct if name not in inside and name not in around])
+        outside = tuple(filterfalse(inside.__contains__, distinct))[len(around) :]
         return tuple(map(numbers.__getitem__, names)), outside
 
 
@@ -123,25 +125,28 @@ def outline(
     Returns:
         The body with calls, and the texts of the functions that they call.
     """
-    labels = {line[:-1]: at for at, line in enumerate(lines) if line[0] != " "}
+    places = dict(zip(lines, range(len(lines)), strict=True))
     by_size: defaultdict[int, list[_Region]] = defaultdict(list)
     for loop in loops:
-        region = _Region(loop, labels[loop.head], labels[loop.done])
+        region = _Region(loop, places[f"{loop.head}:"], places[f"{loop.done}:"])
         by_size[region.size].append(region)
     groups = [by_size[size] for size in sorted(by_size, reverse=True) if _pays(len(by_size[size]), size)]
     if not groups:
         return list(lines), []
     body = _Body(lines)
-    known = {name: type_ for name, type_ in types.items() if not (type_.lanes and type_.bits == 1)}
-    for name in _promoted(slots):
-        known.pop(name, None)
+    promoted = set(_promoted(slots))
+
+    def passes(name: str) -> bool:
+        type_ = types.get(name)
+        return type_ is not None and not (type_.lanes and type_.bits == 1) and name not in promoted
+
     functions: list[str] = []
     calls: dict[int, tuple[int, list[str]]] = {}
-    for number, copies in enumerate(_chosen(body, groups, known)):
+    for number, copies in enumerate(_chosen(body, groups, passes)):
         name = f"{prefix}{number}"
-        functions.append(_function(body, copies[0], name, known, attributes))
+        functions.append(_function(body, copies[0], name, types, attributes))
         for copy in copies:
-            calls[copy.region.start] = copy.region.end, _call(copy, name, known)
+            calls[copy.region.start] = copy.region.end, _call(copy, name, types)
     return list(_replaced(lines, calls)), functions
 
 
@@ -157,11 +162,12 @@ def _pays(copies: int, size: int) -> bool:
     return (copies - 1) * size >= LEAST
 
 
-def _chosen(body: _Body, groups: Iterable[Sequence[_Region]], known: Mapping[str, LType]) -> list[Sequence[_Copy]]:
+def _chosen(body: _Body, groups: Iterable[Sequence[_Region]], passes: Callable[[str], bool]) -> list[Sequence[_Copy]]:
     """Sets of equal regions, the largest first, none within another.
 
     Args:
         groups: regions of one size each, the largest first.
+        passes: whether the value of a name may be passed to a function.
     """
     taken: list[_Region] = []
     chosen: list[Sequence[_Copy]] = []
@@ -173,29 +179,29 @@ def _chosen(body: _Body, groups: Iterable[Sequence[_Region]], known: Mapping[str
         for shape, regions in alike.items():
             # A loop with a return in it is not left by its end alone.
             if _pays(len(regions), regions[0].size) and not ("\n  ret" in shape or "\n  unreachable" in shape):
-                for copies in _equal(body, regions, known):
+                for copies in _equal(body, regions, passes):
                     chosen.append(copies)
                     taken += (copy.region for copy in copies)
     return chosen
 
 
-def _equal(body: _Body, regions: Iterable[_Region], known: Mapping[str, LType]) -> Iterator[Sequence[_Copy]]:
+def _equal(body: _Body, regions: Iterable[_Region], passes: Callable[[str], bool]) -> Iterator[Sequence[_Copy]]:
     """Sets of regions that are the same but for what they read; all of one size."""
     equal: defaultdict[tuple[int, ...], list[_Copy]] = defaultdict(list)
     for region in regions:
         inside = body.defined(region)
         if body.closed(region, inside):
             order, outside = body.numbered(region, inside)
-            if all(name in known for name in outside):
+            if all(map(passes, outside)):
                 equal[order].append(_Copy(region, outside))
     for copies in equal.values():
         if _pays(len(copies), copies[0].region.size):
             yield copies
 
 
-def _function(body: _Body, copy: _Copy, name: str, known: Mapping[str, LType], attributes: str) -> str:
+def _function(body: _Body, copy: _Copy, name: str, types: Mapping[str, LType], attributes: str) -> str:
     region, loop = copy.region, copy.region.loop
-    parameters = ", ".join(f"{known[value]} {value}" for value in copy.arguments)
+    parameters = ", ".join(f"{types[value]} {value}" for value in copy.arguments)
     lines = [
         line.replace(f"%{loop.before} ]", "%entry ]") if " = phi " in line else line
         for line in body.lines[region.start : region.end]
@@ -204,10 +210,10 @@ def _function(body: _Body, copy: _Copy, name: str, known: Mapping[str, LType], a
     return "\n".join([head, "entry:", f"  br label %{loop.head}", *lines, f"{loop.done}:", "  ret void", "}"])
 
 
-def _call(copy: _Copy, name: str, known: Mapping[str, LType]) -> list[str]:
+def _call(copy: _Copy, name: str, types: Mapping[str, LType]) -> list[str]:
     """What stands in the place of a loop."""
     loop = copy.region.loop
-    arguments = ", ".join(f"{known[value]} {value}" for value in copy.arguments)
+    arguments = ", ".join(f"{types[value]} {value}" for value in copy.arguments)
     return [f"{loop.head}:", f"  call void @{name}({arguments})", f"  br label %{loop.done}"]
 
 

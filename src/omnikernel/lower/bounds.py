@@ -280,7 +280,7 @@ def walk(
             and not probe.varies(ev, op.operands[1], operand_index(value, op.operands[1], at))
         ):
             found.remainders.append((op, at))
-        stack.extend(operand_indices(op, value, at, bits, symbolic_add))
+        stack += operand_indices(op, value, at, bits, symbolic_add)
     return found
 
 
@@ -432,10 +432,12 @@ def _pattern_of(ev: Evaluator, root: Root, op: Op, patterns: list[_Pattern]) -> 
     if op.name == "arith.muli":
         factor = constant_integer(ev, op.operands[1]) if a else constant_integer(ev, op.operands[0])
         varying = a or c
-        return None if factor is None or (a and c) else tuple(p * factor for p in varying)
+        return None if factor is None or (a and c) else tuple([p * factor for p in varying])
+    if not c or (not a and op.name != "arith.subi"):
+        return a or c
     sign = -1 if op.name == "arith.subi" else 1
     size = max(len(a), len(c))
-    return tuple(p + sign * q for p, q in zip(a or (0,) * size, c or (0,) * size, strict=True))
+    return tuple([p + sign * q for p, q in zip(a or (0,) * size, c or (0,) * size, strict=True)])
 
 
 def constant_integer(ev: Evaluator, value: Value) -> int | None:

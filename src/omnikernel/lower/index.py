@@ -16,9 +16,9 @@ from ..ir.types import Tensor, shape_of
 from ..llvm.emit import I64, LValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False, eq=False)
 class Ix:
-    """The index along one dimension: `base + pattern[lane]`.
+    """The index along one dimension: `base + pattern[lane]`. Never changed.
 
     Attributes:
         base: an i64 scalar, the same for all lanes.
@@ -31,15 +31,25 @@ class Ix:
     pattern: tuple[int, ...] = ()
     level: int = 0
     tag: int = 0
-    _hash: int = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        """Of the pattern only two lanes are hashed, and once: it is long, and indices are looked up all the time."""
-        made = hash((self.base.text, self.level, self.tag, self.pattern[1:2], self.pattern[-1:]))
-        object.__setattr__(self, "_hash", made)
+    def __init__(self, base: LValue, pattern: tuple[int, ...] = (), level: int = 0, tag: int = 0) -> None:
+        self.base, self.pattern, self.level, self.tag = base, pattern, level, tag
+        # Of the pattern only two lanes are hashed, and once: it is long, and indices are looked up all the time.
+        self._hash = hash((base.text, level, tag, pattern[1:2], pattern[-1:]))
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Ix)
+            and self._hash == other._hash
+            and self.base.text == other.base.text
+            and self.pattern == other.pattern
+            and self.level == other.level
+            and self.tag == other.tag
+        )
 
     @property
     def uniform(self) -> bool:
@@ -138,16 +148,16 @@ _MOVING = SHAPE_OPS | {"tile.partner", "tt.join", "tt.split", "tt.cat"}
 
 def source_index(op: Op, index: Index, bits: Bits, add: Add) -> Index:
     """The index in the operand of a shape op of what lies at `index` in its result."""
-    source = shape_of(op.operands[0].type)
     if op.name == "tt.splat":
         return ()
-    if op.name == "tt.unsplat":
-        return tuple(ZERO for _ in source)
     if op.name == "tt.expand_dims":
         axis = op.attributes["axis"]
         return index[:axis] + index[axis + 1 :]
+    source = shape_of(op.operands[0].type)
     if op.name == "tt.broadcast":
         return tuple([ZERO if extent == 1 else ix for extent, ix in zip(source, index, strict=True)])
+    if op.name == "tt.unsplat":
+        return tuple(ZERO for _ in source)
     if op.name == "tt.trans":
         moved = [ZERO] * len(source)
         for result_dim, source_dim in enumerate(op.attributes["order"]):

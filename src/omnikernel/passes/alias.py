@@ -65,7 +65,10 @@ class _Finder:
         blocks = {block.label: block for block in region.blocks}
         for block in region.blocks:
             for op in block.ops:
-                self.op(op)
+                if op.regions or op.name == "tt.call":
+                    self.op(op)
+                else:
+                    self.plain(op)
                 for successor in op.successors:
                     self.pass_on(successor.operands, blocks[successor.label].args)
 
