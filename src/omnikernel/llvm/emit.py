@@ -137,7 +137,7 @@ class Builder(Instructions):
         """The phis at a loop's head, from what comes in with the block that it comes from, and from what a trip leaves."""
         for place, value, first, last in zip(places, values, entry[0], latch[0], strict=True):
             sources = f"[ {first.text}, %{entry[1]} ], [ {last.text}, %{latch[1]} ]"
-            self.fill(place, f"{value.text} = phi {value.type} {sources}")
+            self.fill(place, f"{value.text} = phi {value.type.text} {sources}")
 
     def when(self, condition: LValue, body: Callable[[], None]) -> None:
         """`if condition: body()`."""
@@ -184,7 +184,7 @@ class Builder(Instructions):
         return self.emit(LType("ptr", lanes) if lanes else PTR, f"getelementptr {scalar}, {operands}")
 
     def load(self, type_: LType, pointer: LValue, align: int, flags: str = "") -> LValue:
-        return self.emit(type_, f"load {type_}, {pointer}, align {align}{flags}")
+        return self.emit(type_, f"load {type_.text}, {pointer.type.text} {pointer.text}, align {align}{flags}")
 
     def store(self, value: LValue, pointer: LValue, align: int, flags: str = "") -> None:
         self.line(f"store {value}, {pointer}, align {align}{flags}")

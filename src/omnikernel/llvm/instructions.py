@@ -40,6 +40,9 @@ def _lane_numbers(lanes: tuple[int, ...]) -> str:
     return f"<{len(lanes)} x i32> <" + ", ".join([f"i32 {lane}" for lane in lanes]) + ">"
 
 
+_SUMS = ("add", "sub")
+
+
 class Section:
     """A place in a function that can be written to later, e.g. the preheader of a loop already begun.
 
@@ -234,16 +237,17 @@ class Instructions:
         type_ = LType(value.type.scalar, lanes)
         if not value.text.startswith("%") and value.type.scalar != "ptr":
             return LValue(f"splat ({value.type.scalar} {value.text})", type_)
-        one = self.emit(type_, f"insertelement {type_} poison, {value}, i32 0")
-        made = self.emit(type_, f"shufflevector {one}, {type_} poison, <{lanes} x i32> zeroinitializer")
+        one = self.emit(type_, f"insertelement {type_.text} poison, {value}, i32 0")
+        made = self.emit(type_, f"shufflevector {one}, {type_.text} poison, <{lanes} x i32> zeroinitializer")
         return self._made_of(made, value)
 
     # --- arithmetic ------------------------------------------------------------------------------------------------------
 
     def binary(self, opcode: str, a: LValue, b: LValue) -> LValue:
-        assert a.type == b.type, (opcode, a, b)
+        assert a.type is b.type, (opcode, a, b)
         made = self.emit(a.type, f"{opcode} {a.type.text} {a.text}, {b.text}")
-        return self._made_of(made, a, b, total=opcode in ("add", "sub"))
+        self._sources[made.text] = (a, b), opcode in _SUMS
+        return made
 
     def add(self, a: LValue, b: LValue) -> LValue:
         return self.binary("add", a, b)
@@ -295,8 +299,8 @@ class Instructions:
         return self.intrinsic("fma", a.type, a, b, c)
 
     def icmp(self, predicate: str, a: LValue, b: LValue) -> LValue:
-        assert a.type == b.type, (predicate, a, b)
-        return self._made_of(self.emit(a.type.of("i1"), f"icmp {predicate} {a}, {b.text}"), a, b)
+        assert a.type is b.type, (predicate, a, b)
+        return self._made_of(self.emit(a.type.of("i1"), f"icmp {predicate} {a.type.text} {a.text}, {b.text}"), a, b)
 
     def fcmp(self, predicate: str, a: LValue, b: LValue) -> LValue:
         assert a.type == b.type, (predicate, a, b)
@@ -305,7 +309,9 @@ class Instructions:
     def select(self, condition: LValue, a: LValue, b: LValue) -> LValue:
         """a where condition, else b; a scalar condition selects whole vectors."""
         assert a.type == b.type, (a, b)
-        return self._made_of(self.emit(a.type, f"select {condition}, {a}, {b}"), condition, a, b)
+        type_ = a.type.text
+        made = self.emit(a.type, f"select {condition}, {type_} {a.text}, {type_} {b.text}")
+        return self._made_of(made, condition, a, b)
 
     def cast(self, opcode: str, a: LValue, scalar: str) -> LValue:
         """zext, sext, trunc, fpext, fptrunc, sitofp, uitofp, bitcast, ptrtoint, inttoptr to as many lanes of scalar."""
@@ -313,7 +319,7 @@ class Instructions:
         return (
             a
             if type_ == a.type and opcode in ("zext", "sext", "trunc", "bitcast", "fpext", "fptrunc")
-            else self._made_of(self.emit(type_, f"{opcode} {a} to {type_}"), a)
+            else self._made_of(self.emit(type_, f"{opcode} {a.type.text} {a.text} to {type_.text}"), a)
         )
 
     def integer_cast(self, a: LValue, scalar: str, *, signed: bool = True) -> LValue:
@@ -329,7 +335,7 @@ class Instructions:
         """Call a function or intrinsic by its full name, declaring it."""
         if name not in self.module.declarations:
             self.module.declare(name, type_, [a.type for a in args])
-        return self._made_of(self.emit(type_, f"call {type_} @{name}({', '.join(map(str, args))})"), *args)
+        return self._made_of(self.emit(type_, f"call {type_.text} @{name}({', '.join(map(str, args))})"), *args)
 
     # --- vectors ---------------------------------------------------------------------------------------------------------
 

@@ -19,9 +19,10 @@ from .values import LType
 # Lines that a function must save. LLVM takes as long for one that is empty.
 LEAST = 24
 
-_NAME = re.compile(r"(%[\w.?]+)", re.ASCII)
+# Characters are spelled out: a set of them is looked up in a table, \w is not.
+_NAME = re.compile(r"(%[A-Za-z0-9_.?]+)")
 _LABEL = re.compile(r"\n(?! )")
-_DEFINED = re.compile(r"\n(?:  )?(%[\w.?]+)", re.ASCII)
+_DEFINED = re.compile(r"\n(?:  )?(%[A-Za-z0-9_.?]+)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..ir.frozen import frozen_value
 from ..ir.tile import Constant, Op, Value
 from ..ir.types import Pointer, Scalar, element_of
 from ..llvm.emit import I1, I64, Builder, LType, LValue, Section
@@ -60,7 +61,7 @@ class Buffer:
         return LType("float") if self.wide else memory_type(self.element)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_value
 class Address:
     """Where a tile of pointers points: a root and a linear form in elements, or a vector of addresses.
 

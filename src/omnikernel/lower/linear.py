@@ -8,15 +8,15 @@ to wrap within a tile: an offset that did would be out of bounds on any machine.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from itertools import pairwise
 
+from ..ir.frozen import frozen_value
 from ..llvm.emit import LValue
 
 Term = tuple[int, LValue]  # (level, i64 scalar)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_value
 class Linear:
     """`constant + sum(terms) + pattern[lane] * scale` in units of elements.
 

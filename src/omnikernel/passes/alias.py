@@ -20,6 +20,7 @@ _KEEPS = frozenset(
     {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat", "tt.bitcast"}
     | {"tile.flip", "tile.partner"}
 )
+_BACK = ("scf.for", "scf.while", "tt.call")  # what may pass pointers on to what stands before
 _ACCESS = Effect.READ | Effect.WRITE
 
 
@@ -124,9 +125,12 @@ def find_roots(kernel: Kernel, disjoint: bool) -> Roots:
     for arg in kernel.entry.args:
         if isinstance(arg.type, Pointer):
             finder.roots[arg] = arg
+    again = any(op.name in _BACK or op.successors for function in kernel.functions for op in walk(function.body))
     while finder.changed:
         finder.changed = False
         finder.visit(kernel.entry.body)
+        if not again:  # all are met after what they depend on
+            break
     return Roots({value: root if isinstance(root, Value) else None for value, root in finder.roots.items()}, disjoint)
 
 
