@@ -15,7 +15,18 @@ from ..ir.types import I1 as MASK
 from ..ir.types import Scalar, element_of
 from ..llvm.emit import I1, I64, Builder, LValue
 from .evaluate import Buffer, Evaluator
-from .index import SHAPE_OPS, ZERO, Index, Ix, operand_index, operand_indices, source_index, symbolic_add, symbolic_bits
+from .index import (
+    SHAPE_OPS,
+    ZERO,
+    Index,
+    Ix,
+    operand_index,
+    operand_indices,
+    source_index,
+    symbolic_add,
+    symbolic_bits,
+    uniform,
+)
 from .lanes import Lanes
 
 Root = tuple[Value, Index]
@@ -385,59 +396,64 @@ def lane_pattern(ev: Evaluator, value: Value, index: Index, known: Patterns | No
     """
     known = {} if known is None else known
     root = (value, index)
-    stack = [] if root in known else [_opened(ev, root, known)]
+    stack = [(root, *_behind(ev, root, known))]
     while stack:  # from the far end of a chain of sums, since Python's stack is short
         current, op, reads = stack[-1]
         patterns = []
         for read in reads:
-            if read not in known:
-                stack.append(_opened(ev, read, known))
+            pattern = known.get(read, _UNKNOWN)
+            if pattern is _UNKNOWN:
+                stack.append((read, *_behind(ev, read, known)))
                 break
-            patterns.append(known[read])
+            patterns.append(pattern)
         else:
             if op is not None:
-                known[current] = _pattern_of(ev, current, op, patterns)
+                known[current] = _pattern_of(ev, op, patterns)
             stack.pop()
     return known[root]
 
 
-def _opened(ev: Evaluator, root: Root, known: Patterns) -> tuple[Root, Op | None, list[Root]]:
-    """A value, what makes it, and whose patterns its own is made of; no op where the pattern is known at once."""
+_UNKNOWN: _Pattern = (-1,)  # an object of its own
+
+
+def _behind(ev: Evaluator, root: Root, known: Patterns) -> tuple[Op | None, list[Root]]:
+    """What makes a value, and whose patterns its own is made of; no op where the pattern is known at once."""
     value, index = root
-    if not ev.function.varies(value, index):
+    if root in known:
+        return None, []
+    if uniform(index):
         known[root] = ()
-        return root, None, []
-    if value in ev.function.bindings:
-        known[root] = None
-        return root, None, []
-    op = ev.function.definition(value)
-    if op.name in SHAPE_OPS:
-        return root, op, [(op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))]
-    if op.name in ("arith.extsi", "arith.remsi", "arith.remui"):
-        return root, op, [(op.operands[0], operand_index(value, op.operands[0], index))]
-    if op.name in ("arith.addi", "arith.subi", "tt.addptr", "arith.muli"):
-        return root, op, [(v, operand_index(value, v, index)) for v in op.operands]
-    return root, op, []
+        return None, []
+    if value not in ev.function.bindings:
+        op = ev.function.definition(value)
+        if op.name in SHAPE_OPS:
+            return op, [(op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))]
+        if op.name in ("arith.extsi", "arith.remsi", "arith.remui"):
+            return op, [(op.operands[0], operand_index(value, op.operands[0], index))]
+        if op.name in ("arith.addi", "arith.subi", "tt.addptr", "arith.muli"):
+            return op, [(v, operand_index(value, v, index)) for v in op.operands]
+        if op.name == "tt.make_range":
+            known[root] = index[0].pattern
+            return None, []
+    known[root] = None if ev.function.varies(value, index) else ()
+    return None, []
 
 
-def _pattern_of(ev: Evaluator, root: Root, op: Op, patterns: list[_Pattern]) -> _Pattern:
+def _pattern_of(ev: Evaluator, op: Op, patterns: list[_Pattern]) -> _Pattern:
     """The pattern of a value, from those of what it reads."""
-    if op.name == "tt.make_range":
-        return root[1][0].pattern
     if len(patterns) != 2:
-        return patterns[0] if patterns else None
+        return patterns[0]
     a, c = patterns
     if a is None or c is None:
         return None
     if op.name == "arith.muli":
-        factor = constant_integer(ev, op.operands[1]) if a else constant_integer(ev, op.operands[0])
         varying = a or c
+        factor = constant_integer(ev, op.operands[1] if a else op.operands[0]) if varying else 1
         return None if factor is None or (a and c) else tuple([p * factor for p in varying])
     if not c or (not a and op.name != "arith.subi"):
         return a or c
     sign = -1 if op.name == "arith.subi" else 1
-    size = max(len(a), len(c))
-    return tuple([p + sign * q for p, q in zip(a or (0,) * size, c or (0,) * size, strict=True)])
+    return tuple([p + sign * q for p, q in zip(a or (0,) * len(c), c, strict=True)])
 
 
 def constant_integer(ev: Evaluator, value: Value) -> int | None:

@@ -8,7 +8,6 @@ computed there.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -125,15 +124,16 @@ class Evaluator:
             closed = self.level
             self.sections.pop()
             if closed:
-                self.memo = {key: entry for key, entry in self.memo.items() if entry[1] < closed}
+                for key in [key for key, entry in self.memo.items() if entry[1] >= closed]:
+                    del self.memo[key]
 
-    def once(self, key: Any, level: int, make: Callable[[], Any]) -> Any:
-        """What `make` emits at a level, made once while that level is open."""
+    def once(self, key: Any, level: int, make: Callable[..., Any], *args: Any) -> Any:
+        """What `make` emits of the arguments at a level, made once while that level is open."""
         # What was made further in than it is wanted now does not dominate this use, and is made again.
         found = self.memo.get(key)
         if found is None or found[1] > level:
             with self.at(level):
-                found = make(), level
+                found = make(*args), level
             self.memo[key] = found
         return found[0]
 
@@ -143,23 +143,18 @@ class Evaluator:
 
     def bits(self, base: LValue, shift: int, mask: int, left: int, level: int) -> LValue:
         """((base >> shift) & mask) << left, kept."""
-
-        def make() -> LValue:
-            value = self.b.lshr(base, self.b.integer(I64, shift)) if shift else base
-            value = self.b.and_(value, self.b.integer(I64, mask))
-            return self.b.shl(value, self.b.integer(I64, left)) if left else value
-
         if not mask:
             return self.b.integer(I64, 0)
-        found: LValue = self.once(("bits", base.text, shift, mask, left), level, make)
+        key = "bits", base.text, shift, mask, left
+        found: LValue = self.once(key, level, _bits, self.b, base, shift, mask, left)
         return found
 
     def sum(self, a: LValue, b: LValue, level: int) -> LValue:
-        found: LValue = self.once(("sum", a.text, b.text), level, lambda: self.b.add(a, b))
+        found: LValue = self.once(("sum", a.text, b.text), level, self.b.add, a, b)
         return found
 
     def product(self, a: LValue, b: LValue, level: int) -> LValue:
-        found: LValue = self.once(("product", a.text, b.text), level, lambda: self.b.mul(a, b))
+        found: LValue = self.once(("product", a.text, b.text), level, self.b.mul, a, b)
         return found
 
     # --- values ----------------------------------------------------------------------------------------------------------
@@ -219,9 +214,8 @@ class Evaluator:
         value, level = placed
         if value.lanes == lanes and (level == self.level or not is_narrow(value.type)):
             return value
-        # The pair keeps value alive, so that its id stays its own.
         key = ("spread", id(value), lanes)
-        return self.once(key, level, lambda: (value.with_wide(self.b).spread(self.b, lanes), value))[0]  # type: ignore[no-any-return]
+        return self.once(key, level, _spread, self.b, value, lanes)[0]  # type: ignore[no-any-return]
 
     def mask(self, value: Value | None, index: Index) -> tuple[LValue | None, int]:
         """A mask at an index and its level; None where it is known to hold."""
@@ -385,7 +379,7 @@ class Evaluator:
         for at, term in sorted([*address.linear.terms, *constants], key=lambda t: t[0]):
             level = max(level, at)
             key = ("gep", element, pointer.text, term.text)
-            pointer = self.once(key, level, functools.partial(self.b.gep, element, pointer, term))
+            pointer = self.once(key, level, self.b.gep, element, pointer, term)
         return pointer, level
 
     def pointers(self, address: Address, element: str) -> tuple[LValue, int]:
@@ -432,6 +426,17 @@ class Evaluator:
             assert both is not None
             form = both
         return form
+
+
+def _bits(b: Builder, base: LValue, shift: int, mask: int, left: int) -> LValue:
+    value = b.lshr(base, b.integer(I64, shift)) if shift else base
+    value = b.and_(value, b.integer(I64, mask))
+    return b.shl(value, b.integer(I64, left)) if left else value
+
+
+def _spread(b: Builder, value: Lanes, lanes: int) -> tuple[Lanes, Lanes]:
+    """A value in every lane, and the value itself: kept together, it stays alive, and its id its own."""
+    return value.with_wide(b).spread(b, lanes), value
 
 
 def pointee_memory(value: Value) -> str:

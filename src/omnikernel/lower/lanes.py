@@ -46,7 +46,7 @@ class Lanes:
     __slots__ = ("_derived", "_raw", "_wide", "lanes", "type")
 
     def __init__(self, type_: Scalar | Pointer, raw: LValue | None = None, wide: LValue | None = None) -> None:
-        some = wide if raw is None else raw
+        some = raw or wide
         assert some is not None
         self.type = type_
         self.lanes = some.type.lanes

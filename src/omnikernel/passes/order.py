@@ -75,7 +75,8 @@ class _Steps:
         self.definitions: dict[Value, Op] = {}
         self.carried: dict[Value, Value] = {}  # a loop's argument -> where it starts
         for op in _ops(kernel):
-            self.definitions.update(dict.fromkeys(op.results, op))
+            for result in op.results:
+                self.definitions[result] = op
             if op.name == "scf.for":
                 self.carried.update(zip(op.regions[0].block.args[1:], op.operands[3:], strict=False))
         self.known: dict[Value, Steps] = {}

@@ -119,8 +119,11 @@ class _Scheduler:
                 self.leader.update(dict.fromkeys(group, group[0]))
             for i, op in enumerate(block.ops):
                 self.place[op] = block, i
-                for value in (*op.operands, *(v for s in op.successors for v in s.operands)):
+                for value in op.operands:
                     self.users[value].append(op)
+                for successor in op.successors:
+                    for value in successor.operands:
+                        self.users[value].append(op)
                 for result in op.results:
                     self.made_by[result] = op
                 for inner in op.regions:

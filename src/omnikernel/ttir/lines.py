@@ -66,8 +66,9 @@ class LineReader(Reader, ABC):
         head, colon, tail = said_of.rpartition(" : ")
         if not colon:
             head, tail = said_of, ""
-        head, _, body = head.partition(_REGION)
-        braces = ""
+        body = braces = ""
+        if _REGION in head:
+            head, _, body = head.partition(_REGION)
         if "{" in head:
             head, _, braces = head.partition("{")
             if "%" in braces:
