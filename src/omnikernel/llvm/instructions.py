@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
-from typing import cast
+from typing import Any
 
 from .outline import Loop
 from .values import PTR, SCALAR_BITS, LType, LValue, Module, float_bits_text, float_text
@@ -17,11 +17,12 @@ from .values import PTR, SCALAR_BITS, LType, LValue, Module, float_bits_text, fl
 
 def flatten(lines: Iterable[str | Section]) -> list[str]:
     flat: list[str] = []
-    for kind, group in groupby(lines, type):  # most lines are text: runs of them are added at once
+    mixed: Iterable[Any] = lines
+    for kind, group in groupby(mixed, type):  # most lines are text: runs of them are added at once
         if kind is str:
-            flat.extend(cast("Iterable[str]", group))
+            flat += group
         else:
-            for section in cast("Iterable[Section]", group):
+            for section in group:
                 flat += flatten(section.lines)
     return flat
 

@@ -148,7 +148,7 @@ def outline(
         functions.append(_function(body, copies[0], name, types, attributes))
         for copy in copies:
             calls[copy.region.start] = copy.region.end, _call(copy, name, types)
-    return list(_replaced(lines, calls)), functions
+    return _replaced(lines, calls), functions
 
 
 def _promoted(slots: Iterable[str]) -> Iterator[str]:
@@ -218,11 +218,13 @@ def _call(copy: _Copy, name: str, types: Mapping[str, LType]) -> list[str]:
     return [f"{loop.head}:", f"  call void @{name}({arguments})", f"  br label %{loop.done}"]
 
 
-def _replaced(lines: Sequence[str], calls: Mapping[int, tuple[int, list[str]]]) -> Iterator[str]:
+def _replaced(lines: Sequence[str], calls: Mapping[int, tuple[int, list[str]]]) -> list[str]:
     """Lines with those that start at a place, and end before another, replaced."""
+    replaced: list[str] = []
     done = 0
     for at, (end, instead) in sorted(calls.items()):
-        yield from lines[done:at]
-        yield from instead
+        replaced += lines[done:at]
+        replaced += instead
         done = end
-    yield from lines[done:]
+    replaced += lines[done:]
+    return replaced

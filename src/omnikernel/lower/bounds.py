@@ -320,7 +320,7 @@ class Probe:
 
     @staticmethod
     def along(lane: Ix, extent: int) -> Probe:
-        return Probe(lane, Ix(ZERO.base, (0, *(1 << i for i in range(extent.bit_length() - 1))), lane.level))
+        return Probe(lane, Ix(ZERO.base, (0, *[1 << i for i in range(extent.bit_length() - 1)]), lane.level))
 
     def everywhere(self, index: Index) -> Index:
         return replaced(index, self.lane, self.all)
@@ -347,7 +347,7 @@ def _walk_mask(ev: Evaluator, mask: Value, at: Index, probe: Probe, found: Walke
         return
     if mask in ev.function.bindings:
         return
-    op = ev.function.definition(mask)
+    op = ev.function.definitions[mask]
     if op.name in SHAPE_OPS:
         _walk_mask(ev, op.operands[0], source_index(op, at, symbolic_bits, symbolic_add), probe, found)
     elif op.name == "arith.andi":
@@ -373,7 +373,7 @@ def extended(ev: Evaluator, value: Value, index: Index) -> list[Root]:
         if (current, at) in seen or not at or current in ev.function.bindings or not ev.function.varies(current, at):
             continue
         seen.add((current, at))
-        op = ev.function.definition(current)
+        op = ev.function.definitions[current]
         if op.name == "arith.extsi":
             found.append((op.operands[0], at))
             stack.append((op.operands[0], at))
@@ -425,7 +425,7 @@ def _behind(ev: Evaluator, root: Root, known: Patterns) -> tuple[Op | None, list
         known[root] = ()
         return None, []
     if value not in ev.function.bindings:
-        op = ev.function.definition(value)
+        op = ev.function.definitions[value]
         if op.name in SHAPE_OPS:
             return op, [(op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))]
         if op.name in ("arith.extsi", "arith.remsi", "arith.remui"):
@@ -460,7 +460,7 @@ def constant_integer(ev: Evaluator, value: Value) -> int | None:
     """The value of a constant (also splatted) integer."""
     if value in ev.function.bindings:
         return ev.function.constant_of.get(value)
-    op = ev.function.definition(value)
+    op = ev.function.definitions[value]
     if op.name in SHAPE_OPS:
         return constant_integer(ev, op.operands[0])
     if op.name == "arith.constant" and op.attributes["value"].is_splat:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.frozen import frozen_value
 from ..ir.tile import Constant, Op, Value
-from ..ir.types import Pointer, Scalar, element_of
+from ..ir.types import Pointer, Scalar, Tensor, element_of
 from ..llvm.emit import I1, I64, Builder, LType, LValue, Section
 from .index import SHAPE_OPS, Index, operand_index, operand_indices, reshape_index, source_index
 from .lanes import ELEMENTWISE, Lanes, is_narrow, register_type
@@ -173,14 +173,18 @@ class Evaluator:
         if isinstance(binding, Buffer):
             found = self.memo[key] = self.read_buffer(binding, index)
             return found
-        op = self.function.definition(value)
+        op = self.function.definitions[value]
         if self.depth >= DEEP:
             self._evaluate_behind(value, index)
         self.depth += 1
-        handler = EVALUATE.get(op.name, evaluate_elementwise)
-        for result, placed in zip(op.results, handler(self, op, index), strict=True):
-            self.memo[result, index] = placed
+        made = EVALUATE.get(op.name, evaluate_elementwise)(self, op, index)
         self.depth -= 1
+        if len(op.results) == 1:
+            (found,) = made
+            self.memo[key] = found
+            return found
+        for result, placed in zip(op.results, made, strict=True):
+            self.memo[result, index] = placed
         return self.memo[key]
 
     def _evaluate_behind(self, value: Value, index: Index) -> None:
@@ -198,7 +202,7 @@ class Evaluator:
 
     def _behind(self, value: Value, index: Index) -> list[tuple[Value, Index]]:
         """What an elementwise or a shape op reads that is such an op itself."""
-        op = self.function.definition(value)
+        op = self.function.definitions[value]
         if op.name in SHAPE_OPS:
             reads = [(op.operands[0], self.source(op, index))]
         elif op.name == "tile.partner":
@@ -233,15 +237,16 @@ class Evaluator:
     def linear(self, value: Value, index: Index) -> Linear | None:
         """An integer value as a linear form in i64; None where its lanes have no such form."""
         key = ("linear", value, index)
-        if key not in self.memo:
+        found = self.memo.get(key)
+        if found is None:
             if self.depth >= DEEP:
                 self._linear_behind(value, index)
             self.depth += 1
             made = self._linear(value, index)
             self.depth -= 1
-            self.memo[key] = made, made.level if made else self.level
-        found: Linear | None = self.memo[key][0]
-        return found
+            found = self.memo[key] = made, made.level if made else self.level
+        form: Linear | None = found[0]
+        return form
 
     def _linear_behind(self, value: Value, index: Index) -> None:
         """Find the linear forms behind a sum from the far end, as `_evaluate_behind` does."""
@@ -260,7 +265,7 @@ class Evaluator:
         """Whose linear forms the form of a value is made of, where that is a sum, a product or a moved one."""
         if self.function.bindings.get(value) is not None:
             return []
-        op = self.function.definition(value)
+        op = self.function.definitions[value]
         if op.name in SHAPE_OPS:
             return [(op.operands[0], self.source(op, index))]
         if op.name not in SUMS or not self.function.varies(value, index):
@@ -269,7 +274,7 @@ class Evaluator:
 
     def _linear(self, value: Value, index: Index) -> Linear | None:
         if self.function.bindings.get(value) is None:
-            op = self.function.definition(value)
+            op = self.function.definitions[value]
             if op.name in SHAPE_OPS:
                 return self.linear(op.operands[0], self.source(op, index))
             rule = LINEAR.get(op.name)
@@ -325,7 +330,7 @@ class Evaluator:
         key = ("address", value, index)
         found = self.memo.get(key)
         while found is None:
-            op = None if value in self.function.bindings else self.function.definition(value)
+            op = None if value in self.function.bindings else self.function.definitions[value]
             if op is not None and op.name in SHAPE_OPS:
                 behind = self.source(op, index)
             elif op is not None and op.name == "tt.addptr":
@@ -477,7 +482,7 @@ def evaluate_elementwise(ev: Evaluator, op: Op, index: Index) -> Sequence[Placed
     handler = ELEMENTWISE.get(op.name)
     if handler is None:
         raise ev.function.unsupported(op)
-    placed = [ev.evaluate(operand, operand_index(op.results[0], operand, index)) for operand in op.operands]
+    placed = [ev.evaluate(v, index if isinstance(v.type, Tensor) else ()) for v in op.operands]
     shortcut = _shortcut(ev, op, placed)
     if shortcut:
         return [shortcut]

@@ -182,7 +182,7 @@ class FunctionLowering:
             return False
         if isinstance(binding, Buffer):
             return any(not ix.uniform and extent > 1 for ix, extent in zip(index, binding.shape, strict=True))
-        op = self.definition(value)
+        op = self.definitions[value]
         if op.name == "tt.make_range":
             return True
         if op.name == "arith.constant":

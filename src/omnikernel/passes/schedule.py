@@ -142,7 +142,7 @@ class _Scheduler:
         for op in lazy:
             own = COST.get(op.name, 1)
             behind = sum(self.cost.get(v, 0) for v in set(op.operands) if isinstance(v.type, Tensor))
-            loads = any(v in self.loaded for v in op.operands)
+            loads = not self.loaded.isdisjoint(op.operands)
             if op.name == "tt.load":  # addresses are cheap, unless they are loaded themselves: then this is a gather
                 behind = DEAR if loads else 0
             for result in op.results:
@@ -175,13 +175,16 @@ class _Scheduler:
                 sinks.add(user)
                 uses.add(user)
                 continue
-            kept = [self.keep.get(r) for r in user.results]
-            for result, how in zip(user.results, kept, strict=True):
+            kept = False
+            for result in user.results:
+                how = self.keep.get(result)
+                kept = kept or how is not None
                 sinks.update((user,) if how is Keep.EAGER else self.sinks[result])
-            if any(kept):
+            if kept:
                 uses.add(user)
-            else:
-                uses.update(*(self.uses[r] for r in user.results))
+                continue
+            for result in user.results:
+                uses.update(self.uses[result])
         self.sinks[value], self.uses[value] = frozenset(sinks), frozenset(uses)
         if not sinks:
             return
