@@ -158,6 +158,10 @@ class _Verifier:
         self.rules(op)
 
     def counts(self, op: Op, row: Row) -> None:
+        operands, results = row.operands, row.results
+        right = operands[0] <= len(op.operands) <= operands[1] and results[0] <= len(op.results) <= results[1]
+        if right and len(op.regions) == row.regions:
+            return
         for what, count, (least, most) in (
             ("operands", len(op.operands), row.operands),
             ("results", len(op.results), row.results),

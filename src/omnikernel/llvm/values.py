@@ -62,7 +62,7 @@ class LType:
 
     def of(self, scalar: str) -> LType:
         """The type with as many lanes of another scalar."""
-        return LType(scalar, self.lanes)
+        return _TYPES.get((scalar, self.lanes)) or LType(scalar, self.lanes)
 
     def __str__(self) -> str:
         return self.text

@@ -299,7 +299,7 @@ class Evaluator:
         """form * factor, where factor is uniform."""
         if not factor.terms:
             by = factor.constant
-            terms = tuple((level, self.product(term, self.b.integer(I64, by), level)) for level, term in form.terms)
+            terms = tuple([(level, self.product(term, self.b.integer(I64, by), level)) for level, term in form.terms])
             pattern = form.pattern if by == 1 else tuple([p * by for p in form.pattern]) if by else ()
             return Linear(form.constant * by, terms if by else (), pattern, form.scale if by else None, form.lanes_at)
         if form.pattern and form.scale:
