@@ -42,6 +42,7 @@ def _lane_numbers(lanes: tuple[int, ...]) -> str:
 
 
 _SUMS = ("add", "sub")
+_Sources = tuple[tuple[LValue, ...], bool]  # what a value is made of, and whether it is a sum
 
 
 class Section:
@@ -96,9 +97,7 @@ class Instructions:
         self._next = 0
         self._true: LValue | None = None
         self._scratch: dict[tuple[int, str], LValue] = {}
-        self._sources: dict[
-            str, tuple[tuple[LValue, ...], bool]
-        ] = {}  # what a value is made of, and whether it is a sum
+        self._sources: dict[str, _Sources] = {}
         self._asked: set[str] = set()  # names of what `known_in_part` has looked at
         self._constants: set[str] = set()  # of those what LLVM may find to be constant, the same in all lanes
         self._partly: set[str] = set()  # of those vectors in which it may know some lanes and not the others

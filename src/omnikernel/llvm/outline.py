@@ -62,9 +62,8 @@ class _Body:
         parts: list[str] = _NAME.split(text)
         self.names, self.between = parts[1::2], parts[::2]  # between[i] stands before names[i]
         self.marked = text.split("\n")[1:]
-        self.starts: list[int] = list(
-            accumulate(map(methodcaller("count", "%"), self.marked), initial=0)
-        )  # a line's first name
+        counts = map(methodcaller("count", "%"), self.marked)
+        self.starts: list[int] = list(accumulate(counts, initial=0))  # the number of a line's first name
         numbers = range(len(self.names))
         self.last = dict(zip(self.names, numbers, strict=True))
         self.first = dict(zip(reversed(self.names), reversed(numbers), strict=True))
