@@ -14,8 +14,9 @@ float, `Constant`, types, and tuples of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from .frozen import frozen, frozen_value
@@ -197,13 +198,23 @@ class Kernel:
         raise KeyError(name)
 
 
-def walk(region: Region) -> Iterator[Op]:
-    """Every op of a region and of the regions inside it, in order, an op before those inside it."""
+@lru_cache(maxsize=16)
+def walk(region: Region) -> tuple[Op, ...]:
+    """Every op of a region and of the regions inside it, in order, an op before those inside it.
+
+    The passes ask for those of the same few regions again and again.
+    """
+    ops: list[Op] = []
+    _collect(region, ops)
+    return tuple(ops)
+
+
+def _collect(region: Region, ops: list[Op]) -> None:
     for block in region.blocks:
         for op in block.ops:
-            yield op
+            ops.append(op)
             for inner in op.regions:
-                yield from walk(inner)
+                _collect(inner, ops)
 
 
 def tensor_type(value: Value) -> Tensor:

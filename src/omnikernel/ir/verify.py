@@ -8,11 +8,14 @@ counts of operands, results and regions; terminators; branches; what regions tak
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from ..errors import UnsupportedOp, VerifyError
 from .ops import MANY, SCHEMA, Row
 from .rules import RULES, Wrong, texts, types_of
 from .tile import Block, Function, Kernel, Location, Op, Region, Value
+
+_TYPE = attrgetter("type")
 
 
 def unsupported(what: str, version: str, loc: Location, kernel: str = "") -> UnsupportedOp:
@@ -113,19 +116,17 @@ class _Verifier:
         last = block.ops[-1]
         visible, defined, checked, alike = self.visible, self.defined, self.checked, self.alike
         for op in block.ops:
-            for operand in op.operands:
-                if operand not in visible:
-                    raise self.fail(f"{operand!r} is used where it is not defined", op)
+            if not visible.issuperset(op.operands):
+                operand = next(operand for operand in op.operands if operand not in visible)
+                raise self.fail(f"{operand!r} is used where it is not defined", op)
             if op is last or op.name == "tt.call":  # these depend on what is around them
                 self.whole(op, op is last, parent, labels)
             elif op.regions or op not in checked:
                 # Most ops of a long kernel are made of the same few types and attributes, each one and the same object.
-                kind = (
-                    *(op.name, id(op.attributes), *[id(v.type) for v in op.operands], 0),
-                    *[id(v.type) for v in op.results],
-                )
+                operands, results = map(_TYPE, op.operands), map(_TYPE, op.results)
+                kind: tuple[object, ...] = op.name, id(op.attributes), tuple(map(id, operands)), tuple(map(id, results))
                 if op.regions:
-                    kind = (*kind, 0, *[id(region.like or region) for region in op.regions])
+                    kind = (*kind, *[id(region.like or region) for region in op.regions])
                 if kind not in alike or op.successors:
                     self.whole(op, False, parent, labels)
                     alike[kind] = op
@@ -157,6 +158,10 @@ class _Verifier:
         self.rules(op)
 
     def counts(self, op: Op, row: Row) -> None:
+        operands, results = row.operands, row.results
+        right = operands[0] <= len(op.operands) <= operands[1] and results[0] <= len(op.results) <= results[1]
+        if right and len(op.regions) == row.regions:
+            return
         for what, count, (least, most) in (
             ("operands", len(op.operands), row.operands),
             ("results", len(op.results), row.results),

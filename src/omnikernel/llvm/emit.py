@@ -139,7 +139,7 @@ class Builder(Instructions):
         """The phis at a loop's head, from what comes in with the block that it comes from, and from what a trip leaves."""
         for place, value, first, last in zip(places, values, entry[0], latch[0], strict=True):
             sources = f"[ {first.text}, %{entry[1]} ], [ {last.text}, %{latch[1]} ]"
-            self.fill(place, f"{value.text} = phi {value.type} {sources}")
+            self.fill(place, f"{value.text} = phi {value.type.text} {sources}")
 
     def when(self, condition: LValue, body: Callable[[], None]) -> None:
         """`if condition: body()`."""
@@ -181,11 +181,12 @@ class Builder(Instructions):
 
     def gep(self, scalar: str, pointer: LValue, index: LValue) -> LValue:
         """The address index elements of scalar past pointer (a vector of addresses where either has lanes)."""
-        lanes = max(pointer.lanes, index.lanes)
-        return self.emit(LType("ptr", lanes), f"getelementptr {scalar}, {pointer}, {index}")
+        lanes = pointer.type.lanes or index.type.lanes
+        operands = f"{pointer.type.text} {pointer.text}, {index.type.text} {index.text}"
+        return self.emit(LType("ptr", lanes) if lanes else PTR, f"getelementptr {scalar}, {operands}")
 
     def load(self, type_: LType, pointer: LValue, align: int, flags: str = "") -> LValue:
-        return self.emit(type_, f"load {type_}, {pointer}, align {align}{flags}")
+        return self.emit(type_, f"load {type_.text}, {pointer.type.text} {pointer.text}, align {align}{flags}")
 
     def store(self, value: LValue, pointer: LValue, align: int, flags: str = "") -> None:
         self.line(f"store {value}, {pointer}, align {align}{flags}")
@@ -198,7 +199,7 @@ class Builder(Instructions):
         """
         if masked.by_lane(self, type_, mask):
             return masked.load(self, type_, pointer, align, mask, other)
-        if mask.text in self._partly:  # by xor, which LLVM does not move past an `and` with the constant
+        if self.known_in_part(mask):  # by xor, which LLVM does not move past an `and` with the constant
             mask = self.xor(mask, self.splat(self.not_(self.hidden_true()), mask.lanes))
         name = f"llvm.masked.load.{type_.suffix}.p0"
         self.module.declare(name, type_, ["ptr", "i32", mask.type, type_])

@@ -5,19 +5,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import functools
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from itertools import groupby
+from typing import Any
 
 from .outline import Loop
 from .values import PTR, SCALAR_BITS, LType, LValue, Module, float_bits_text, float_text
 
 
-def flatten(lines: Iterable[str | Section]) -> Iterator[str]:
-    for line in lines:
-        if isinstance(line, Section):
-            yield from flatten(line.lines)
+def flatten(lines: Iterable[str | Section]) -> list[str]:
+    flat: list[str] = []
+    mixed: Iterable[Any] = lines
+    for kind, group in groupby(mixed, type):  # most lines are text: runs of them are added at once
+        if kind is str:
+            flat += group
         else:
-            yield line
+            for section in group:
+                flat += flatten(section.lines)
+    return flat
+
+
+@functools.lru_cache(maxsize=4096)
+def _integer(type_: LType, value: int) -> LValue:
+    bits = type_.bits
+    value &= (1 << bits) - 1
+    signed = value - (1 << bits) if value >> (bits - 1) else value
+    text = ("true" if value else "false") if bits == 1 else str(signed)
+    return LValue(f"splat ({type_.scalar} {text})" if type_.lanes else text, type_)
+
+
+@functools.lru_cache(maxsize=256)
+def _lane_numbers(lanes: tuple[int, ...]) -> str:
+    return f"<{len(lanes)} x i32> <" + ", ".join([f"i32 {lane}" for lane in lanes]) + ">"
+
+
+_SUMS = ("add", "sub")
+_Sources = tuple[tuple[LValue, ...], bool]  # what a value is made of, and whether it is a sum
 
 
 class Section:
@@ -31,6 +56,26 @@ class Section:
     def __init__(self, block: str) -> None:
         self.lines: list[str | Section] = []
         self.block = block
+
+
+class _Within:
+    """Writing to the end of a section; a class, since a generator's context costs three times as much."""
+
+    __slots__ = ("into", "saved", "section")
+
+    def __init__(self, into: Instructions, section: Section) -> None:
+        self.into = into
+        self.section = section
+
+    def __enter__(self) -> None:
+        into, section = self.into, self.section
+        self.saved = into.lines, into.block, into.closed
+        into.lines, into.block, into.closed = section.lines, section.block, False
+
+    def __exit__(self, *_: object) -> None:
+        into = self.into
+        self.section.block = into.block
+        into.lines, into.block, into.closed = self.saved
 
 
 class Instructions:
@@ -52,20 +97,24 @@ class Instructions:
         self._next = 0
         self._true: LValue | None = None
         self._scratch: dict[tuple[int, str], LValue] = {}
-        self._constants: set[str] = set()  # names of what LLVM may find to be constant, the same in all lanes
-        self._partly: set[str] = set()  # of vectors in which it may know some lanes and not the others
+        self._sources: dict[str, _Sources] = {}
+        self._asked: set[str] = set()  # names of what `known_in_part` has looked at
+        self._constants: set[str] = set()  # of those what LLVM may find to be constant, the same in all lanes
+        self._partly: set[str] = set()  # of those vectors in which it may know some lanes and not the others
 
     # --- names, lines, blocks --------------------------------------------------------------------------------------------
 
     def fresh(self, hint: str = "") -> str:
         self._next += 1
-        return f"{hint}{'.' if hint else 'v'}{self._next}"
+        return f"{hint}.{self._next}" if hint else f"v{self._next}"
 
     def emit(self, type_: LType, text: str, hint: str = "") -> LValue:
         """Append `%fresh = text` and return it as a value of the given type."""
-        name = f"%{self.fresh(hint)}"
+        self._next += 1  # as `fresh` and `named` do: half of all calls would be of them
+        name = f"%{hint}.{self._next}" if hint else f"%v{self._next}"
         self.lines.append(f"  {name} = {text}")
-        return self.named(name, type_)
+        self.types[name] = type_
+        return LValue(name, type_)
 
     def named(self, name: str, type_: LType) -> LValue:
         """A value that is defined under that name."""
@@ -121,16 +170,9 @@ class Instructions:
         self.label(following)
         return place
 
-    @contextmanager
-    def within(self, section: Section) -> Iterator[None]:
+    def within(self, section: Section) -> AbstractContextManager[None]:
         """Write to the end of a section instead of the end of the function."""
-        saved = self.lines, self.block, self.closed
-        self.lines, self.block, self.closed = section.lines, section.block, False
-        try:
-            yield
-        finally:
-            section.block = self.block
-            self.lines, self.block, self.closed = saved
+        return _Within(self, section)
 
     def phi(self, type_: LType, incoming: Iterable[tuple[LValue, str]]) -> LValue:
         return self.emit(type_, f"phi {type_} " + ", ".join(f"[ {v.text}, %{label} ]" for v, label in incoming))
@@ -152,11 +194,7 @@ class Instructions:
 
     def integer(self, type_: LType, value: int) -> LValue:
         """An integer constant (wrapped to the width), splatted where the type has lanes."""
-        bits = type_.bits
-        value &= (1 << bits) - 1
-        signed = value - (1 << bits) if value >> (bits - 1) else value
-        text = ("true" if value else "false") if bits == 1 else str(signed)
-        return LValue(f"splat ({type_.scalar} {text})" if type_.lanes else text, type_)
+        return _integer(type_, value)
 
     def real(self, type_: LType, value: float) -> LValue:
         """A float or double constant of the nearest value, splatted where the type has lanes."""
@@ -199,16 +237,17 @@ class Instructions:
         type_ = LType(value.type.scalar, lanes)
         if not value.text.startswith("%") and value.type.scalar != "ptr":
             return LValue(f"splat ({value.type.scalar} {value.text})", type_)
-        one = self.emit(type_, f"insertelement {type_} poison, {value}, i32 0")
-        made = self.emit(type_, f"shufflevector {one}, {type_} poison, <{lanes} x i32> zeroinitializer")
-        return self._known_in_part(made, value)
+        one = self.emit(type_, f"insertelement {type_.text} poison, {value}, i32 0")
+        made = self.emit(type_, f"shufflevector {one}, {type_.text} poison, <{lanes} x i32> zeroinitializer")
+        return self._made_of(made, value)
 
     # --- arithmetic ------------------------------------------------------------------------------------------------------
 
     def binary(self, opcode: str, a: LValue, b: LValue) -> LValue:
-        assert a.type == b.type, (opcode, a, b)
-        made = self.emit(a.type, f"{opcode} {a}, {b.text}")
-        return self._known_in_part(made, a, b, total=opcode in ("add", "sub"))
+        assert a.type is b.type, (opcode, a, b)
+        made = self.emit(a.type, f"{opcode} {a.type.text} {a.text}, {b.text}")
+        self._sources[made.text] = (a, b), opcode in _SUMS
+        return made
 
     def add(self, a: LValue, b: LValue) -> LValue:
         return self.binary("add", a, b)
@@ -260,17 +299,19 @@ class Instructions:
         return self.intrinsic("fma", a.type, a, b, c)
 
     def icmp(self, predicate: str, a: LValue, b: LValue) -> LValue:
-        assert a.type == b.type, (predicate, a, b)
-        return self._known_in_part(self.emit(a.type.of("i1"), f"icmp {predicate} {a}, {b.text}"), a, b)
+        assert a.type is b.type, (predicate, a, b)
+        return self._made_of(self.emit(a.type.of("i1"), f"icmp {predicate} {a.type.text} {a.text}, {b.text}"), a, b)
 
     def fcmp(self, predicate: str, a: LValue, b: LValue) -> LValue:
         assert a.type == b.type, (predicate, a, b)
-        return self._known_in_part(self.emit(a.type.of("i1"), f"fcmp {predicate} {a}, {b.text}"), a, b)
+        return self._made_of(self.emit(a.type.of("i1"), f"fcmp {predicate} {a}, {b.text}"), a, b)
 
     def select(self, condition: LValue, a: LValue, b: LValue) -> LValue:
         """a where condition, else b; a scalar condition selects whole vectors."""
         assert a.type == b.type, (a, b)
-        return self._known_in_part(self.emit(a.type, f"select {condition}, {a}, {b}"), condition, a, b)
+        type_ = a.type.text
+        made = self.emit(a.type, f"select {condition}, {type_} {a.text}, {type_} {b.text}")
+        return self._made_of(made, condition, a, b)
 
     def cast(self, opcode: str, a: LValue, scalar: str) -> LValue:
         """zext, sext, trunc, fpext, fptrunc, sitofp, uitofp, bitcast, ptrtoint, inttoptr to as many lanes of scalar."""
@@ -278,7 +319,7 @@ class Instructions:
         return (
             a
             if type_ == a.type and opcode in ("zext", "sext", "trunc", "bitcast", "fpext", "fptrunc")
-            else self._known_in_part(self.emit(type_, f"{opcode} {a} to {type_}"), a)
+            else self._made_of(self.emit(type_, f"{opcode} {a.type.text} {a.text} to {type_.text}"), a)
         )
 
     def integer_cast(self, a: LValue, scalar: str, *, signed: bool = True) -> LValue:
@@ -292,8 +333,9 @@ class Instructions:
 
     def call(self, name: str, type_: LType, *args: LValue) -> LValue:
         """Call a function or intrinsic by its full name, declaring it."""
-        self.module.declare(name, type_, [a.type for a in args])
-        return self._known_in_part(self.emit(type_, f"call {type_} @{name}({', '.join(map(str, args))})"), *args)
+        if name not in self.module.declarations:
+            self.module.declare(name, type_, [a.type for a in args])
+        return self._made_of(self.emit(type_, f"call {type_.text} @{name}({', '.join(map(str, args))})"), *args)
 
     # --- vectors ---------------------------------------------------------------------------------------------------------
 
@@ -307,9 +349,8 @@ class Instructions:
         """Lanes of a (0 ..) and b (a.lanes ..) in the given order."""
         type_ = LType(a.type.scalar, len(lanes))
         other = b if b else LValue("poison", a.type)
-        order = ", ".join(f"i32 {lane}" for lane in lanes)
-        made = self.emit(type_, f"shufflevector {a}, {other}, <{len(lanes)} x i32> <{order}>")
-        return self._known_in_part(made, a, b or a)
+        made = self.emit(type_, f"shufflevector {a}, {other}, {_lane_numbers(tuple(lanes))}")
+        return self._made_of(made, a, b or a)
 
     def hidden_true(self) -> LValue:
         """An i1 that is true, and that LLVM does not know to be."""
@@ -319,22 +360,36 @@ class Instructions:
         byte = self.emit(LType("i8"), f"load volatile i8, {self._true}, align 1")
         return self.icmp("ne", byte, self.integer(byte.type, 0))
 
-    def _known_in_part(self, made: LValue, *sources: LValue, total: bool = False) -> LValue:
-        """The value, noted where LLVM may find it, or some of its lanes, to be constant.
+    def _made_of(self, made: LValue, *sources: LValue, total: bool = False) -> LValue:
+        """The value, noted for `known_in_part` as made of others.
 
         Args:
             total: a sum, of which nothing is known where something unknown is added.
         """
-        constants, partly = self._constants, self._partly
-        uneven = unknown = False
-        for source in sources:
-            text = source.text
-            if text[0] == "<" or text in partly:
-                uneven = True
-            elif text[0] == "%" and text not in constants:
-                unknown = True
-        if not unknown:
-            (partly if uneven else constants).add(made.text)
-        elif uneven and not total:
-            partly.add(made.text)
+        self._sources[made.text] = sources, total
         return made
+
+    def known_in_part(self, value: LValue) -> bool:
+        """Whether LLVM may find some lanes of a vector that is computed to be constant, and not the others."""
+        constants, partly = self._constants, self._partly
+        stack = [value.text]
+        while stack:  # from the far end, since Python's stack is short
+            text = stack[-1]
+            made_of = None if text in self._asked else self._sources.get(text)
+            if made_of is None:
+                stack.pop()
+                continue
+            behind = [source.text for source in made_of[0]]
+            waiting = [other for other in behind if other in self._sources and other not in self._asked]
+            if waiting:
+                stack += waiting
+                continue
+            stack.pop()
+            self._asked.add(text)
+            uneven = any(other[0] == "<" or other in partly for other in behind)
+            unknown = any(other[0] == "%" and other not in constants and other not in partly for other in behind)
+            if not unknown:
+                (partly if uneven else constants).add(text)
+            elif uneven and not made_of[1]:
+                partly.add(text)
+        return value.text in partly

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, filterfalse
+from operator import methodcaller
 
 from .values import LType
 
 # Lines that a function must save. LLVM takes as long for one that is empty.
 LEAST = 24
 
-_NAME = re.compile(r"(%[\w.?]+)", re.ASCII)
+# Characters are spelled out: a set of them is looked up in a table, \w is not.
+_NAME = re.compile(r"(%[A-Za-z0-9_.?]+)")
+_LABEL = re.compile(r"\n(?! )")
+_DEFINED = re.compile(r"\n(?:  )?(%[A-Za-z0-9_.?]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,47 +51,49 @@ class _Region:
 
 
 class _Body:
-    """A function's lines. What is read of one, its text without names and its names, is read once, when it is asked for."""
+    """The names in a function's lines, and the text between them.
+
+    All is read at once and found by numbers of names: a look at each line takes ten times as long.
+    """
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
-        self.labels = {line[:-1]: at for at, line in enumerate(lines) if line[0] != " "}
-        self._shapes: dict[str, int] = {}
-        self._read: list[tuple[int, list[str]] | None] = [None] * len(lines)
+        text = _LABEL.sub("\n%", "\n".join(["", *lines]))  # labels are names, too
+        parts: list[str] = _NAME.split(text)
+        self.names, self.between = parts[1::2], parts[::2]  # between[i] stands before names[i]
+        self.marked = text.split("\n")[1:]
+        counts = map(methodcaller("count", "%"), self.marked)
+        self.starts: list[int] = list(accumulate(counts, initial=0))  # the number of a line's first name
+        numbers = range(len(self.names))
+        self.last = dict(zip(self.names, numbers, strict=True))
+        self.first = dict(zip(reversed(self.names), reversed(numbers), strict=True))
 
-    def read(self, at: int) -> tuple[int, list[str]]:
-        """The number of the line's text, the same for lines that differ in names alone; and its names."""
-        found = self._read[at]
-        if found is None:
-            line = self.lines[at]
-            parts = _NAME.split(line if line[0] == " " else f"%{line}")
-            shape = self._shapes.setdefault("%".join(parts[::2]), len(self._shapes))
-            found = self._read[at] = shape, parts[1::2]
-        return found
-
-    def shape(self, region: _Region) -> tuple[int, ...]:
-        return tuple([self.read(at)[0] for at in range(region.start, region.end)])
-
-    def names(self, region: _Region) -> Iterator[list[str]]:
-        return (self.read(at)[1] for at in range(region.start, region.end))
+    def shape(self, region: _Region) -> str:
+        """The text without names."""
+        return "%".join(self.between[self.starts[region.start] + 1 : self.starts[region.end] + 1])
 
     def defined(self, region: _Region) -> set[str]:
         """The labels and values that are defined in a region."""
-        lines = self.lines
-        return {
-            self.read(at)[1][0] for at in range(region.start, region.end) if lines[at][0] != " " or lines[at][2] == "%"
-        }
+        return set(_DEFINED.findall("\n".join(["", *self.marked[region.start : region.end]])))
+
+    def closed(self, region: _Region, inside: set[str]) -> bool:
+        """Whether nothing that is defined in a region is used outside; its head may be, by what enters it."""
+        head = f"%{region.loop.head}"
+        first, start, end = self.first, self.starts[region.start], self.starts[region.end]
+        return (
+            max(map(self.last.__getitem__, inside)) < end
+            and min(map(first.__getitem__, inside - {head}), default=start) >= start
+            and first[head] >= self.starts[region.start - 1]
+        )
 
     def numbered(self, region: _Region, inside: set[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """The region's names as numbers in the order of their first appearance, and those that come from outside."""
-        numbers = {f"%{region.loop.done}": -1, f"%{region.loop.before}": -2}
-        order: list[int] = []
-        for names in self.names(region):
-            for name in names:
-                if name not in numbers:
-                    numbers[name] = len(numbers)
-                order.append(numbers[name])
-        return tuple(order), tuple(name for name, n in numbers.items() if n > 0 and name not in inside)
+        around = f"%{region.loop.done}", f"%{region.loop.before}"
+        names = self.names[self.starts[region.start] : self.starts[region.end]]
+        distinct = dict.fromkeys((*around, *names))
+        numbers = dict(zip(distinct, range(len(distinct)), strict=True))
+        outside = tuple(filterfalse(inside.__contains__, distinct))[len(around) :]
+        return tuple(map(numbers.__getitem__, names)), outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,25 +125,29 @@ def outline(
     Returns:
         The body with calls, and the texts of the functions that they call.
     """
-    body = _Body(lines)
+    places = dict(zip(lines, range(len(lines)), strict=True))
     by_size: defaultdict[int, list[_Region]] = defaultdict(list)
     for loop in loops:
-        region = _Region(loop, body.labels[loop.head], body.labels[loop.done])
+        region = _Region(loop, places[f"{loop.head}:"], places[f"{loop.done}:"])
         by_size[region.size].append(region)
     groups = [by_size[size] for size in sorted(by_size, reverse=True) if _pays(len(by_size[size]), size)]
     if not groups:
         return list(lines), []
-    known = {name: type_ for name, type_ in types.items() if not (type_.lanes and type_.bits == 1)}
-    for name in _promoted(slots):
-        known.pop(name, None)
+    body = _Body(lines)
+    promoted = set(_promoted(slots))
+
+    def passes(name: str) -> bool:
+        type_ = types.get(name)
+        return type_ is not None and not (type_.lanes and type_.bits == 1) and name not in promoted
+
     functions: list[str] = []
     calls: dict[int, tuple[int, list[str]]] = {}
-    for number, copies in enumerate(_chosen(body, groups, known)):
+    for number, copies in enumerate(_chosen(body, groups, passes)):
         name = f"{prefix}{number}"
-        functions.append(_function(body, copies[0], name, known, attributes))
+        functions.append(_function(body, copies[0], name, types, attributes))
         for copy in copies:
-            calls[copy.region.start] = copy.region.end, _call(copy, name, known)
-    return list(_replaced(lines, calls)), functions
+            calls[copy.region.start] = copy.region.end, _call(copy, name, types)
+    return _replaced(lines, calls), functions
 
 
 def _promoted(slots: Iterable[str]) -> Iterator[str]:
@@ -151,72 +162,46 @@ def _pays(copies: int, size: int) -> bool:
     return (copies - 1) * size >= LEAST
 
 
-def _chosen(body: _Body, groups: Iterable[Sequence[_Region]], known: Mapping[str, LType]) -> list[Sequence[_Copy]]:
+def _chosen(body: _Body, groups: Iterable[Sequence[_Region]], passes: Callable[[str], bool]) -> list[Sequence[_Copy]]:
     """Sets of equal regions, the largest first, none within another.
 
     Args:
         groups: regions of one size each, the largest first.
+        passes: whether the value of a name may be passed to a function.
     """
-    uses: _Uses | None = None
     taken: list[_Region] = []
     chosen: list[Sequence[_Copy]] = []
     for group in groups:
-        alike: defaultdict[tuple[int, ...], list[_Region]] = defaultdict(list)
+        alike: defaultdict[str, list[_Region]] = defaultdict(list)
         for region in group:
             if not any(region.overlaps(other) for other in taken):
                 alike[body.shape(region)].append(region)
-        for regions in alike.values():
-            if _pays(len(regions), regions[0].size):
-                uses = uses or _Uses(body)
-                for copies in _equal(body, regions, uses, known):
+        for shape, regions in alike.items():
+            # A loop with a return in it is not left by its end alone.
+            if _pays(len(regions), regions[0].size) and not ("\n  ret" in shape or "\n  unreachable" in shape):
+                for copies in _equal(body, regions, passes):
                     chosen.append(copies)
                     taken += (copy.region for copy in copies)
     return chosen
 
 
-def _equal(
-    body: _Body, regions: Iterable[_Region], uses: _Uses, known: Mapping[str, LType]
-) -> Iterator[Sequence[_Copy]]:
+def _equal(body: _Body, regions: Iterable[_Region], passes: Callable[[str], bool]) -> Iterator[Sequence[_Copy]]:
     """Sets of regions that are the same but for what they read; all of one size."""
     equal: defaultdict[tuple[int, ...], list[_Copy]] = defaultdict(list)
     for region in regions:
         inside = body.defined(region)
-        if uses.closed(region, inside):
+        if body.closed(region, inside):
             order, outside = body.numbered(region, inside)
-            if all(name in known for name in outside):
+            if all(map(passes, outside)):
                 equal[order].append(_Copy(region, outside))
     for copies in equal.values():
         if _pays(len(copies), copies[0].region.size):
             yield copies
 
 
-class _Uses:
-    """The first and the last line in which each name appears."""
-
-    def __init__(self, body: _Body) -> None:
-        self.body = body
-        self.first: dict[str, int] = {}
-        self.last: dict[str, int] = {}
-        for at in range(len(body.lines)):
-            for name in body.read(at)[1]:
-                self.first.setdefault(name, at)
-                self.last[name] = at
-
-    def closed(self, region: _Region, inside: Iterable[str]) -> bool:
-        """Whether nothing that is defined in a region is used outside, and it is left by its end alone."""
-        head, first, last = f"%{region.loop.head}", self.first, self.last
-        return all(
-            last[name] < region.end
-            and (first[name] >= region.start or (name == head and first[name] == region.start - 1))
-            for name in inside
-        ) and not any(
-            line.startswith(("  ret", "  unreachable")) for line in self.body.lines[region.start : region.end]
-        )
-
-
-def _function(body: _Body, copy: _Copy, name: str, known: Mapping[str, LType], attributes: str) -> str:
+def _function(body: _Body, copy: _Copy, name: str, types: Mapping[str, LType], attributes: str) -> str:
     region, loop = copy.region, copy.region.loop
-    parameters = ", ".join(f"{known[value]} {value}" for value in copy.arguments)
+    parameters = ", ".join(f"{types[value]} {value}" for value in copy.arguments)
     lines = [
         line.replace(f"%{loop.before} ]", "%entry ]") if " = phi " in line else line
         for line in body.lines[region.start : region.end]
@@ -225,20 +210,20 @@ def _function(body: _Body, copy: _Copy, name: str, known: Mapping[str, LType], a
     return "\n".join([head, "entry:", f"  br label %{loop.head}", *lines, f"{loop.done}:", "  ret void", "}"])
 
 
-def _call(copy: _Copy, name: str, known: Mapping[str, LType]) -> list[str]:
+def _call(copy: _Copy, name: str, types: Mapping[str, LType]) -> list[str]:
     """What stands in the place of a loop."""
     loop = copy.region.loop
-    arguments = ", ".join(f"{known[value]} {value}" for value in copy.arguments)
+    arguments = ", ".join(f"{types[value]} {value}" for value in copy.arguments)
     return [f"{loop.head}:", f"  call void @{name}({arguments})", f"  br label %{loop.done}"]
 
 
-def _replaced(lines: Sequence[str], calls: Mapping[int, tuple[int, list[str]]]) -> Iterator[str]:
+def _replaced(lines: Sequence[str], calls: Mapping[int, tuple[int, list[str]]]) -> list[str]:
     """Lines with those that start at a place, and end before another, replaced."""
-    at = 0
-    while at < len(lines):
-        if at in calls:
-            at, instead = calls[at]
-            yield from instead
-        else:
-            yield lines[at]
-            at += 1
+    replaced: list[str] = []
+    done = 0
+    for at, (end, instead) in sorted(calls.items()):
+        replaced += lines[done:at]
+        replaced += instead
+        done = end
+    replaced += lines[done:]
+    return replaced

@@ -25,41 +25,58 @@ SCALAR_BITS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+_SHORT = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
+
+
 class LType:
-    """An LLVM type: a scalar name and a number of lanes (0 for the scalar itself)."""
+    """An LLVM type: a scalar name and a number of lanes (0 for the scalar itself).
+
+    There is one object of each, so that types are compared by identity, and what follows from them is found once.
+
+    Attributes:
+        text: the type as LLVM writes it.
+        bits: of one lane.
+        suffix: the mangling of the type in an intrinsic's name, e.g. `v8f32`.
+    """
+
+    __slots__ = ("bits", "is_float", "lanes", "scalar", "suffix", "text")
 
     scalar: str
-    lanes: int = 0
+    lanes: int
+    text: str
+    bits: int
+    is_float: bool
+    suffix: str
 
-    @property
-    def bits(self) -> int:
-        """Bits of one lane."""
-        return SCALAR_BITS[self.scalar]
-
-    @property
-    def is_float(self) -> bool:
-        return self.scalar in ("half", "bfloat", "float", "double")
+    def __new__(cls, scalar: str, lanes: int = 0) -> LType:
+        found = _TYPES.get((scalar, lanes))
+        if found is None:
+            made = object.__new__(cls)
+            made.scalar, made.lanes, made.bits = scalar, lanes, SCALAR_BITS.get(scalar) or int(scalar[1:])
+            made.text = f"<{lanes} x {scalar}>" if lanes else scalar
+            made.is_float = scalar in ("half", "bfloat", "float", "double")
+            short = _SHORT.get(scalar, scalar)
+            made.suffix = f"v{lanes}{short}" if lanes else short
+            found = _TYPES.setdefault((scalar, lanes), made)  # another thread may have been first
+        return found
 
     def of(self, scalar: str) -> LType:
         """The type with as many lanes of another scalar."""
-        return LType(scalar, self.lanes)
-
-    @property
-    def suffix(self) -> str:
-        """The mangling of the type in an intrinsic's name, e.g. `v8f32`."""
-        short = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}.get(
-            self.scalar, self.scalar
-        )
-        return f"v{self.lanes}{short}" if self.lanes else short
+        return _TYPES.get((scalar, self.lanes)) or LType(scalar, self.lanes)
 
     def __str__(self) -> str:
-        return f"<{self.lanes} x {self.scalar}>" if self.lanes else self.scalar
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"LType({self.text})"
 
 
-@dataclass(frozen=True, slots=True)
+_TYPES: dict[tuple[str, int], LType] = {}
+
+
+@dataclass(slots=True, unsafe_hash=True)
 class LValue:
-    """An LLVM value: how it is written, and its type."""
+    """An LLVM value: how it is written, and its type. Never changed; not frozen, since that doubles the time to make one."""
 
     text: str
     type: LType
@@ -70,7 +87,7 @@ class LValue:
 
     def __str__(self) -> str:
         """Type and value, as an operand list wants them."""
-        return f"{self.type} {self.text}"
+        return f"{self.type.text} {self.text}"
 
 
 I1, I8, I16, I32, I64 = (LType(s) for s in ("i1", "i8", "i16", "i32", "i64"))

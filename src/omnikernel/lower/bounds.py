@@ -15,7 +15,19 @@ from ..ir.types import I1 as MASK
 from ..ir.types import Scalar, element_of
 from ..llvm.emit import I1, I64, Builder, LValue
 from .evaluate import Buffer, Evaluator
-from .index import SHAPE_OPS, ZERO, Index, Ix, operand_index, operand_indices, source_index, symbolic_add, symbolic_bits
+from .index import (
+    SHAPE_OPS,
+    ZERO,
+    Index,
+    Ix,
+    operand_index,
+    operand_indices,
+    source_index,
+    symbolic_add,
+    symbolic_bits,
+    uniform,
+)
+from .lanes import Lanes
 
 Root = tuple[Value, Index]
 _At = tuple[LValue, int]  # a scalar, and the level of the nest that it is known at
@@ -242,6 +254,7 @@ def walk(
         bounds: masks and remainders are wanted, too.
     """
     found = Walked()
+    bindings, definitions = ev.function.bindings, ev.function.definitions
     seen: set[Root] = set()
     probe = Probe.along(lane, extent)
     for mask, at in masks:
@@ -253,17 +266,19 @@ def walk(
 
     stack = list(roots)
     while stack:
-        value, at = stack.pop()
+        root = stack.pop()
+        value, at = root
+        binding = bindings.get(value)
+        if isinstance(binding, Lanes):
+            continue
         before = len(seen)
-        seen.add((value, at))
+        seen.add(root)
         if len(seen) == before:  # it was there: asking first would hash a long index twice
             continue
-        binding = ev.function.bindings.get(value)
         if binding is not None:
-            if isinstance(binding, Buffer):
-                found.reads.append((binding, at))
+            found.reads.append((binding, at))
             continue
-        op = ev.function.definition(value)
+        op = definitions[value]
         if op.name == "tt.load":
             found.accesses.append((op, at))
             if bounds and len(op.operands) > 1:
@@ -276,7 +291,7 @@ def walk(
             and not probe.varies(ev, op.operands[1], operand_index(value, op.operands[1], at))
         ):
             found.remainders.append((op, at))
-        stack.extend(operand_indices(op, value, at, bits, symbolic_add))
+        stack += operand_indices(op, value, at, bits, symbolic_add)
     return found
 
 
@@ -305,7 +320,7 @@ class Probe:
 
     @staticmethod
     def along(lane: Ix, extent: int) -> Probe:
-        return Probe(lane, Ix(ZERO.base, (0, *(1 << i for i in range(extent.bit_length() - 1))), lane.level))
+        return Probe(lane, Ix(ZERO.base, (0, *[1 << i for i in range(extent.bit_length() - 1)]), lane.level))
 
     def everywhere(self, index: Index) -> Index:
         return replaced(index, self.lane, self.all)
@@ -332,7 +347,7 @@ def _walk_mask(ev: Evaluator, mask: Value, at: Index, probe: Probe, found: Walke
         return
     if mask in ev.function.bindings:
         return
-    op = ev.function.definition(mask)
+    op = ev.function.definitions[mask]
     if op.name in SHAPE_OPS:
         _walk_mask(ev, op.operands[0], source_index(op, at, symbolic_bits, symbolic_add), probe, found)
     elif op.name == "arith.andi":
@@ -358,7 +373,7 @@ def extended(ev: Evaluator, value: Value, index: Index) -> list[Root]:
         if (current, at) in seen or not at or current in ev.function.bindings or not ev.function.varies(current, at):
             continue
         seen.add((current, at))
-        op = ev.function.definition(current)
+        op = ev.function.definitions[current]
         if op.name == "arith.extsi":
             found.append((op.operands[0], at))
             stack.append((op.operands[0], at))
@@ -381,59 +396,71 @@ def lane_pattern(ev: Evaluator, value: Value, index: Index, known: Patterns | No
     """
     known = {} if known is None else known
     root = (value, index)
-    stack = [] if root in known else [_opened(ev, root)]
+    stack = [(root, *_behind(ev, root, known))]
     while stack:  # from the far end of a chain of sums, since Python's stack is short
         current, op, reads = stack[-1]
-        waiting = next((read for read in reads if read not in known), None)
-        if waiting is None:
-            known[current] = _pattern_of(ev, current, op, [known[read] for read in reads])
-            stack.pop()
+        patterns = []
+        for read in reads:
+            pattern = known.get(read, _UNKNOWN)
+            if pattern is _UNKNOWN:
+                stack.append((read, *_behind(ev, read, known)))
+                break
+            patterns.append(pattern)
         else:
-            stack.append(_opened(ev, waiting))
+            if op is not None:
+                known[current] = _pattern_of(ev, op, patterns)
+            stack.pop()
     return known[root]
 
 
-def _opened(ev: Evaluator, root: Root) -> tuple[Root, Op | None, list[Root]]:
-    """A value, what makes it where it differs between lanes, and whose patterns its own is made of."""
+_UNKNOWN: _Pattern = (-1,)  # an object of its own
+
+
+def _behind(ev: Evaluator, root: Root, known: Patterns) -> tuple[Op | None, list[Root]]:
+    """What makes a value, and whose patterns its own is made of; no op where the pattern is known at once."""
     value, index = root
-    if value in ev.function.bindings or not ev.function.varies(value, index):
-        return root, None, []
-    op = ev.function.definition(value)
-    if op.name in SHAPE_OPS:
-        return root, op, [(op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))]
-    if op.name in ("arith.extsi", "arith.remsi", "arith.remui"):
-        return root, op, [(op.operands[0], operand_index(value, op.operands[0], index))]
-    if op.name in ("arith.addi", "arith.subi", "tt.addptr", "arith.muli"):
-        return root, op, [(v, operand_index(value, v, index)) for v in op.operands]
-    return root, op, []
+    if root in known:
+        return None, []
+    if uniform(index):
+        known[root] = ()
+        return None, []
+    if value not in ev.function.bindings:
+        op = ev.function.definitions[value]
+        if op.name in SHAPE_OPS:
+            return op, [(op.operands[0], source_index(op, index, symbolic_bits, symbolic_add))]
+        if op.name in ("arith.extsi", "arith.remsi", "arith.remui"):
+            return op, [(op.operands[0], operand_index(value, op.operands[0], index))]
+        if op.name in ("arith.addi", "arith.subi", "tt.addptr", "arith.muli"):
+            return op, [(v, operand_index(value, v, index)) for v in op.operands]
+        if op.name == "tt.make_range":
+            known[root] = index[0].pattern
+            return None, []
+    known[root] = None if ev.function.varies(value, index) else ()
+    return None, []
 
 
-def _pattern_of(ev: Evaluator, root: Root, op: Op | None, patterns: list[_Pattern]) -> _Pattern:
+def _pattern_of(ev: Evaluator, op: Op, patterns: list[_Pattern]) -> _Pattern:
     """The pattern of a value, from those of what it reads."""
-    value, index = root
-    if op is None:
-        return None if ev.function.varies(value, index) else ()
-    if op.name == "tt.make_range":
-        return index[0].pattern
     if len(patterns) != 2:
-        return patterns[0] if patterns else None
+        return patterns[0]
     a, c = patterns
     if a is None or c is None:
         return None
     if op.name == "arith.muli":
-        factor = constant_integer(ev, op.operands[1]) if a else constant_integer(ev, op.operands[0])
         varying = a or c
-        return None if factor is None or (a and c) else tuple(p * factor for p in varying)
+        factor = constant_integer(ev, op.operands[1] if a else op.operands[0]) if varying else 1
+        return None if factor is None or (a and c) else tuple([p * factor for p in varying])
+    if not c or (not a and op.name != "arith.subi"):
+        return a or c
     sign = -1 if op.name == "arith.subi" else 1
-    size = max(len(a), len(c))
-    return tuple(p + sign * q for p, q in zip(a or (0,) * size, c or (0,) * size, strict=True))
+    return tuple([p + sign * q for p, q in zip(a or (0,) * len(c), c, strict=True)])
 
 
 def constant_integer(ev: Evaluator, value: Value) -> int | None:
     """The value of a constant (also splatted) integer."""
     if value in ev.function.bindings:
         return ev.function.constant_of.get(value)
-    op = ev.function.definition(value)
+    op = ev.function.definitions[value]
     if op.name in SHAPE_OPS:
         return constant_integer(ev, op.operands[0])
     if op.name == "arith.constant" and op.attributes["value"].is_splat:

@@ -8,14 +8,14 @@ computed there.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..ir.frozen import frozen_value
 from ..ir.tile import Constant, Op, Value
-from ..ir.types import Pointer, Scalar, element_of
+from ..ir.types import Pointer, Scalar, Tensor, element_of
 from ..llvm.emit import I1, I64, Builder, LType, LValue, Section
 from .index import SHAPE_OPS, Index, operand_index, operand_indices, reshape_index, source_index
 from .lanes import ELEMENTWISE, Lanes, is_narrow, register_type
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Placed = tuple[Lanes, int]  # a value and the loop level it is known at
 # Ops that may wait for each other before the rest is evaluated without recursion. Each takes a few Python frames.
 DEEP = 30
+_HERE = nullcontext()
 SUMS = frozenset(("arith.addi", "arith.subi", "arith.muli", "arith.extsi"))
 
 
@@ -59,7 +60,7 @@ class Buffer:
         return LType("float") if self.wide else memory_type(self.element)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_value
 class Address:
     """Where a tile of pointers points: a root and a linear form in elements, or a vector of addresses.
 
@@ -112,7 +113,7 @@ class Evaluator:
     @property
     def level(self) -> int:
         """The innermost level open now."""
-        return max(0, len(self.sections) - 1)
+        return len(self.sections) - 1 if self.sections else 0
 
     @contextmanager
     def opened(self) -> Iterator[int]:
@@ -123,66 +124,68 @@ class Evaluator:
         finally:
             closed = self.level
             self.sections.pop()
-            self.memo = {key: entry for key, entry in self.memo.items() if entry[1] < closed or closed == 0}
+            if closed:
+                for key in [key for key, entry in self.memo.items() if entry[1] >= closed]:
+                    del self.memo[key]
 
-    def once(self, key: Any, level: int, make: Callable[[], Any]) -> Any:
-        """What `make` emits at a level, made once while that level is open."""
+    def once(self, key: Any, level: int, make: Callable[..., Any], *args: Any) -> Any:
+        """What `make` emits of the arguments at a level, made once while that level is open."""
         # What was made further in than it is wanted now does not dominate this use, and is made again.
-        if key not in self.memo or self.memo[key][1] > level:
+        found = self.memo.get(key)
+        if found is None or found[1] > level:
             with self.at(level):
-                made = make()
-            self.memo[key] = made, level
-        return self.memo[key][0]
+                found = make(*args), level
+            self.memo[key] = found
+        return found[0]
 
-    @contextmanager
-    def at(self, level: int) -> Iterator[None]:
+    def at(self, level: int) -> AbstractContextManager[None]:
         """Write at a level: at the end of what already stands at the start of that loop's body."""
-        with nullcontext() if self.flow else self.b.within(self.sections[level]):
-            yield
+        return _HERE if self.flow else self.b.within(self.sections[level])
 
     def bits(self, base: LValue, shift: int, mask: int, left: int, level: int) -> LValue:
         """((base >> shift) & mask) << left, kept."""
-
-        def make() -> LValue:
-            value = self.b.lshr(base, self.b.integer(I64, shift)) if shift else base
-            value = self.b.and_(value, self.b.integer(I64, mask))
-            return self.b.shl(value, self.b.integer(I64, left)) if left else value
-
         if not mask:
             return self.b.integer(I64, 0)
-        found: LValue = self.once(("bits", base.text, shift, mask, left), level, make)
+        key = "bits", base.text, shift, mask, left
+        found: LValue = self.once(key, level, _bits, self.b, base, shift, mask, left)
         return found
 
     def sum(self, a: LValue, b: LValue, level: int) -> LValue:
-        found: LValue = self.once(("sum", a.text, b.text), level, lambda: self.b.add(a, b))
+        found: LValue = self.once(("sum", a.text, b.text), level, self.b.add, a, b)
         return found
 
     def product(self, a: LValue, b: LValue, level: int) -> LValue:
-        found: LValue = self.once(("product", a.text, b.text), level, lambda: self.b.mul(a, b))
+        found: LValue = self.once(("product", a.text, b.text), level, self.b.mul, a, b)
         return found
 
     # --- values ----------------------------------------------------------------------------------------------------------
 
     def evaluate(self, value: Value, index: Index) -> Placed:
         """The value at an index, and the level it was computed at."""
-        if (value, index) in self.known:
-            return Lanes(Scalar("i1"), LValue("true", I1)), self.known_level
         key = (value, index)
-        if key not in self.memo:
-            binding = self.function.bindings.get(value)
-            if isinstance(binding, Lanes):
-                return binding, 0
-            if isinstance(binding, Buffer):
-                self.memo[key] = self.read_buffer(binding, index)
-            else:
-                op = self.function.definition(value)
-                if self.depth >= DEEP:
-                    self._evaluate_behind(value, index)
-                self.depth += 1
-                handler = EVALUATE.get(op.name, evaluate_elementwise)
-                for result, placed in zip(op.results, handler(self, op, index), strict=True):
-                    self.memo[result, index] = placed
-                self.depth -= 1
+        if self.known and key in self.known:
+            return Lanes(Scalar("i1"), LValue("true", I1)), self.known_level
+        found = self.memo.get(key)
+        if found is not None:
+            return found
+        binding = self.function.bindings.get(value)
+        if isinstance(binding, Lanes):
+            return binding, 0
+        if isinstance(binding, Buffer):
+            found = self.memo[key] = self.read_buffer(binding, index)
+            return found
+        op = self.function.definitions[value]
+        if self.depth >= DEEP:
+            self._evaluate_behind(value, index)
+        self.depth += 1
+        made = EVALUATE.get(op.name, evaluate_elementwise)(self, op, index)
+        self.depth -= 1
+        if len(op.results) == 1:
+            (found,) = made
+            self.memo[key] = found
+            return found
+        for result, placed in zip(op.results, made, strict=True):
+            self.memo[result, index] = placed
         return self.memo[key]
 
     def _evaluate_behind(self, value: Value, index: Index) -> None:
@@ -200,7 +203,7 @@ class Evaluator:
 
     def _behind(self, value: Value, index: Index) -> list[tuple[Value, Index]]:
         """What an elementwise or a shape op reads that is such an op itself."""
-        op = self.function.definition(value)
+        op = self.function.definitions[value]
         if op.name in SHAPE_OPS:
             reads = [(op.operands[0], self.source(op, index))]
         elif op.name == "tile.partner":
@@ -216,9 +219,8 @@ class Evaluator:
         value, level = placed
         if value.lanes == lanes and (level == self.level or not is_narrow(value.type)):
             return value
-        # The pair keeps value alive, so that its id stays its own.
         key = ("spread", id(value), lanes)
-        return self.once(key, level, lambda: (value.with_wide(self.b).spread(self.b, lanes), value))[0]  # type: ignore[no-any-return]
+        return self.once(key, level, _spread, self.b, value, lanes)[0]  # type: ignore[no-any-return]
 
     def mask(self, value: Value | None, index: Index) -> tuple[LValue | None, int]:
         """A mask at an index and its level; None where it is known to hold."""
@@ -236,15 +238,16 @@ class Evaluator:
     def linear(self, value: Value, index: Index) -> Linear | None:
         """An integer value as a linear form in i64; None where its lanes have no such form."""
         key = ("linear", value, index)
-        if key not in self.memo:
+        found = self.memo.get(key)
+        if found is None:
             if self.depth >= DEEP:
                 self._linear_behind(value, index)
             self.depth += 1
             made = self._linear(value, index)
             self.depth -= 1
-            self.memo[key] = made, made.level if made else self.level
-        found: Linear | None = self.memo[key][0]
-        return found
+            found = self.memo[key] = made, made.level if made else self.level
+        form: Linear | None = found[0]
+        return form
 
     def _linear_behind(self, value: Value, index: Index) -> None:
         """Find the linear forms behind a sum from the far end, as `_evaluate_behind` does."""
@@ -263,7 +266,7 @@ class Evaluator:
         """Whose linear forms the form of a value is made of, where that is a sum, a product or a moved one."""
         if self.function.bindings.get(value) is not None:
             return []
-        op = self.function.definition(value)
+        op = self.function.definitions[value]
         if op.name in SHAPE_OPS:
             return [(op.operands[0], self.source(op, index))]
         if op.name not in SUMS or not self.function.varies(value, index):
@@ -272,7 +275,7 @@ class Evaluator:
 
     def _linear(self, value: Value, index: Index) -> Linear | None:
         if self.function.bindings.get(value) is None:
-            op = self.function.definition(value)
+            op = self.function.definitions[value]
             if op.name in SHAPE_OPS:
                 return self.linear(op.operands[0], self.source(op, index))
             rule = LINEAR.get(op.name)
@@ -297,8 +300,8 @@ class Evaluator:
         """form * factor, where factor is uniform."""
         if not factor.terms:
             by = factor.constant
-            terms = tuple((level, self.product(term, self.b.integer(I64, by), level)) for level, term in form.terms)
-            pattern = tuple(p * by for p in form.pattern) if by else ()
+            terms = tuple([(level, self.product(term, self.b.integer(I64, by), level)) for level, term in form.terms])
+            pattern = form.pattern if by == 1 else tuple([p * by for p in form.pattern]) if by else ()
             return Linear(form.constant * by, terms if by else (), pattern, form.scale if by else None, form.lanes_at)
         if form.pattern and form.scale:
             return None
@@ -324,46 +327,39 @@ class Evaluator:
     def address(self, value: Value, index: Index) -> Address:
         """Where a pointer, or a tile of pointers at an index, points."""
         # A pointer that was advanced often is followed from its far end, since Python's stack is short.
-        chain = [(value, index)]
-        while ("address", *chain[-1]) not in self.memo:
-            behind = self._pointer_behind(*chain[-1])
-            if behind is None:
+        chain: list[tuple[Any, Op, Index]] = []
+        key = ("address", value, index)
+        found = self.memo.get(key)
+        while found is None:
+            op = None if value in self.function.bindings else self.function.definitions[value]
+            if op is not None and op.name in SHAPE_OPS:
+                behind = self.source(op, index)
+            elif op is not None and op.name == "tt.addptr":
+                behind = operand_index(value, op.operands[0], index)
+            else:
+                made = self._root(value, index)
+                found = self.memo[key] = made, made.level
                 break
-            chain.append(behind)
-        for read in reversed(chain):
-            key = ("address", *read)
-            if key not in self.memo:
-                made = self._address(*read)
-                self.memo[key] = made, made.level
-        found: Address = self.memo["address", value, index][0]
-        return found
-
-    def _pointer_behind(self, value: Value, index: Index) -> tuple[Value, Index] | None:
-        """The pointer that a pointer is moved or advanced from."""
-        if self.function.bindings.get(value) is not None:
-            return None
-        op = self.function.definition(value)
-        if op.name in SHAPE_OPS:
-            return op.operands[0], self.source(op, index)
-        if op.name == "tt.addptr":
-            return op.operands[0], operand_index(op.results[0], op.operands[0], index)
-        return None
-
-    def _address(self, value: Value, index: Index) -> Address:
-        if self.function.bindings.get(value) is None:
-            op = self.function.definition(value)
-            if op.name in SHAPE_OPS:
-                return self.address(op.operands[0], self.source(op, index))
+            chain.append((key, op, index))
+            value, index = op.operands[0], behind
+            key = ("address", value, index)
+            found = self.memo.get(key)
+        address: Address = found[0]
+        for key, op, index in reversed(chain):
             if op.name == "tt.addptr":
-                return self._advanced(op, index)
+                address = self._advanced(op, index, address)
+            self.memo[key] = address, address.level
+        return address
+
+    def _root(self, value: Value, index: Index) -> Address:
+        """Where a pointer points that is neither moved nor advanced from another one."""
         lanes, level = self.evaluate(value, index)
         raw = lanes.raw(self.b)
         if raw.lanes:
             return Address(raw, level, Linear(), (raw, level))
         return Address(raw, level, Linear())
 
-    def _advanced(self, op: Op, index: Index) -> Address:
-        base = self.address(op.operands[0], operand_index(op.results[0], op.operands[0], index))
+    def _advanced(self, op: Op, index: Index, base: Address) -> Address:
         offset_index = operand_index(op.results[0], op.operands[1], index)
         offset = self.linear(op.operands[1], offset_index)
         if base.vector is None and offset is not None:
@@ -389,7 +385,7 @@ class Evaluator:
         for at, term in sorted([*address.linear.terms, *constants], key=lambda t: t[0]):
             level = max(level, at)
             key = ("gep", element, pointer.text, term.text)
-            pointer = self.once(key, level, functools.partial(self.b.gep, element, pointer, term))
+            pointer = self.once(key, level, self.b.gep, element, pointer, term)
         return pointer, level
 
     def pointers(self, address: Address, element: str) -> tuple[LValue, int]:
@@ -438,6 +434,17 @@ class Evaluator:
         return form
 
 
+def _bits(b: Builder, base: LValue, shift: int, mask: int, left: int) -> LValue:
+    value = b.lshr(base, b.integer(I64, shift)) if shift else base
+    value = b.and_(value, b.integer(I64, mask))
+    return b.shl(value, b.integer(I64, left)) if left else value
+
+
+def _spread(b: Builder, value: Lanes, lanes: int) -> tuple[Lanes, Lanes]:
+    """A value in every lane, and the value itself: kept together, it stays alive, and its id its own."""
+    return value.with_wide(b).spread(b, lanes), value
+
+
 def pointee_memory(value: Value) -> str:
     """The LLVM scalar that a pointer steps over."""
     pointer = element_of(value.type)
@@ -476,12 +483,13 @@ def evaluate_elementwise(ev: Evaluator, op: Op, index: Index) -> Sequence[Placed
     handler = ELEMENTWISE.get(op.name)
     if handler is None:
         raise ev.function.unsupported(op)
-    placed = [ev.evaluate(operand, operand_index(op.results[0], operand, index)) for operand in op.operands]
+    placed = [ev.evaluate(v, index if isinstance(v.type, Tensor) else ()) for v in op.operands]
     shortcut = _shortcut(ev, op, placed)
     if shortcut:
         return [shortcut]
-    level = max((at for _, at in placed), default=0)
-    lanes = max((value.lanes for value, _ in placed), default=0)
+    level = lanes = 0
+    for value, at in placed:
+        level, lanes = max(level, at), max(lanes, value.lanes)
     operands = [ev.spread(p, lanes) for p in placed]
     with ev.at(level):
         return [(result, level) for result in handler(ev.b, op, operands)]

@@ -18,7 +18,7 @@ from ..ir.types import Pointer, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I32, I64, PTR, Builder, LType, LValue, Section
 from ..passes.schedule import Keep, Schedule, is_lazy
 from .evaluate import Buffer, Evaluator, evaluate_elementwise, memory_type
-from .index import Add, Bits, Index, operand_index, operand_indices, reshape_index, symbolic_add, symbolic_bits
+from .index import Add, Bits, Index, operand_index, operand_indices, reshape_index, symbolic_add, symbolic_bits, uniform
 from .lanes import Lanes, is_narrow
 from .memory import OPEN, store_at, store_lanes
 from .nest import Nest, choose_lane_dim, is_cube, shape_index
@@ -150,15 +150,13 @@ class FunctionLowering:
 
     def varies(self, value: Value, index: Index) -> bool:
         """Whether the lanes of a value at an index may differ."""
-        for ix in index:
-            if ix.pattern:
-                break
-        else:
+        if uniform(index):
             return False
         known = self._varies
         asked = value, index
-        if asked in known:
-            return known[asked]
+        answer = known.get(asked)
+        if answer is not None:
+            return answer
         stack = [asked]
         while stack:  # without recursion: chains of ops may be longer than Python's stack
             key = stack[-1]
@@ -167,12 +165,17 @@ class FunctionLowering:
                 if isinstance(found, bool):
                     known[key] = found
                 else:
-                    reads = [read for read in found if not all(ix.uniform for ix in read[1])]
-                    waiting = next((read for read in reads if read not in known), None)
-                    if waiting and not any(known.get(read) for read in reads):
+                    varies, waiting = False, None
+                    for read in found:
+                        if not uniform(read[1]):
+                            answer = known.get(read)
+                            varies |= bool(answer)
+                            if answer is None and waiting is None:
+                                waiting = read
+                    if waiting is not None and not varies:
                         stack.append(waiting)
                         continue
-                    known[key] = any(known.get(read) for read in reads)
+                    known[key] = varies
             stack.pop()
         return known[asked]
 
@@ -183,7 +186,7 @@ class FunctionLowering:
             return False
         if isinstance(binding, Buffer):
             return any(not ix.uniform and extent > 1 for ix, extent in zip(index, binding.shape, strict=True))
-        op = self.definition(value)
+        op = self.definitions[value]
         if op.name == "tt.make_range":
             return True
         if op.name == "arith.constant":

@@ -43,19 +43,17 @@ def is_narrow(type_: Scalar | Pointer) -> bool:
 class Lanes:
     """One operand or result of an elementwise handler."""
 
-    __slots__ = ("_derived", "_raw", "_wide", "type")
+    __slots__ = ("_derived", "_raw", "_wide", "lanes", "type")
 
     def __init__(self, type_: Scalar | Pointer, raw: LValue | None = None, wide: LValue | None = None) -> None:
-        assert raw is not None or wide is not None
+        some = raw or wide
+        assert some is not None
         self.type = type_
+        self.lanes = some.type.lanes
         self._raw = raw
         self._wide = wide
         # Derived forms by the block they were made in: elsewhere they might not dominate their use.
         self._derived: dict[str, LValue] = {}
-
-    @property
-    def lanes(self) -> int:
-        return (self._raw or self._wide).lanes  # type: ignore[union-attr]
 
     @property
     def has_wide(self) -> bool:

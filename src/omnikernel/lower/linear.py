@@ -7,15 +7,16 @@ to wrap within a tile: an offset that did would be out of bounds on any machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
 from itertools import pairwise
 
+from ..ir.frozen import frozen_value
 from ..llvm.emit import LValue
 
 Term = tuple[int, LValue]  # (level, i64 scalar)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_value
 class Linear:
     """`constant + sum(terms) + pattern[lane] * scale` in units of elements.
 
@@ -42,14 +43,13 @@ class Linear:
     @property
     def level(self) -> int:
         """The innermost level the form depends on."""
-        levels = [level for level, _ in self.terms]
-        if self.pattern:
-            levels.append(self.lanes_at)
-        if self.scale:
-            levels.append(self.scale[0])
-        return max(levels, default=0)
+        found = self.lanes_at if self.pattern else 0
+        for level, _ in (*self.terms, self.scale) if self.scale else self.terms:
+            found = max(found, level)
+        return found
 
 
+@functools.lru_cache(maxsize=256)  # patterns are long, and few
 def arithmetic_step(pattern: tuple[int, ...]) -> int | None:
     """The step of an arithmetic progression; None for any other pattern."""
     step = pattern[1] - pattern[0] if len(pattern) > 1 else 0

@@ -15,7 +15,7 @@ from .beyond import Beyond, confined
 from .bounds import Known, Patterns, Root, Walked, known_chunks, lane_pattern, replaced, walk
 from .chunks import ALIGN_FROM, BORDER_LANES, Carry, Chunk, Chunks, Lines, by_parts
 from .evaluate import Buffer, Evaluator, pointee_memory
-from .index import ZERO, Index, Ix, operand_index
+from .index import ZERO, Index, Ix
 from .linear import arithmetic_step
 
 # The lanes of a chunk. One number for every machine, since the order of a sum depends on it; LLVM splits it into the
@@ -268,18 +268,23 @@ def choose_lane_dim(
     if len(candidates) < 2:  # nothing to choose
         return candidates[0] if candidates else -1
     best, choice = -1.0, -1
+    anywhere = tuple(Ix(LValue(f"%?{d}", I64), (), 1) for d in range(len(shape)))
+    walked = walk(ev, roots(anywhere), [], anywhere[0], shape[0], bounds=False)
+    # Where the shape ops on the way only choose among the indices, what is reached is the same for all dimensions.
+    chosen = all(ix in anywhere or ix is ZERO for _, at in (*walked.accesses, *walked.reads) for ix in at)
     for dim in candidates:
         lanes = min(shape[dim], LANES)
         lane = Ix(LValue("%?", I64), tuple(range(lanes)), 1)
-        index = tuple(lane if d == dim else Ix(LValue(f"%?{d}", I64), (), 1) for d in range(len(shape)))
+        index = replaced(anywhere, anywhere[dim], lane)
         score = 0.5 * dim / len(shape)
-        walked = walk(ev, roots(index), [], lane, shape[dim], bounds=False)
+        if not chosen:
+            walked = walk(ev, roots(index), [], lane, shape[dim], bounds=False)
         known: Patterns = {}
         patterns = [
-            (lane_pattern(ev, op.operands[0], operand_index(op.results[0], op.operands[0], at), known), 1.0)
+            (lane_pattern(ev, op.operands[0], replaced(at, anywhere[dim], lane), known), 1.0)
             for op, at in walked.accesses
         ]
-        patterns += [(buffer_pattern(buffer, at), 0.5) for buffer, at in walked.reads]
+        patterns += [(buffer_pattern(buffer, replaced(at, anywhere[dim], lane)), 0.5) for buffer, at in walked.reads]
         patterns += [(lane_pattern(ev, pointer, at, known), 2.0) for pointer, at in stores(index)]
         for pattern, weight in patterns:
             if pattern is not None:
@@ -296,8 +301,8 @@ def buffer_pattern(buffer: Buffer, index: Index) -> tuple[int, ...]:
     size = max((len(ix.pattern) for ix in index), default=0)
     offsets = [0] * size
     for ix, stride, extent in zip(index, buffer.strides, buffer.shape, strict=True):
-        if extent > 1:
-            offsets = [o + p * stride for o, p in zip(offsets, ix.pattern or (0,) * size, strict=True)]
+        if extent > 1 and ix.pattern:
+            offsets = [o + p * stride for o, p in zip(offsets, ix.pattern, strict=True)]
     return tuple(offsets) if any(offsets) else ()
 
 

@@ -64,14 +64,12 @@ def transpose(b: Builder, rows: Sequence[LValue]) -> list[LValue]:
     n = len(rows)
     step = 1
     while step < n:
+        left = [lane if not lane & step else n + lane - step for lane in range(n)]
+        right = [lane + step if not lane & step else n + lane for lane in range(n)]
         for i in range(n):
-            if i & step:
-                continue
-            upper, lower = rows[i], rows[i + step]
-            rows[i] = b.shuffle(upper, lower, [lane if not lane & step else n + lane - step for lane in range(n)])
-            rows[i + step] = b.shuffle(
-                upper, lower, [lane + step if not lane & step else n + lane for lane in range(n)]
-            )
+            if not i & step:
+                upper, lower = rows[i], rows[i + step]
+                rows[i], rows[i + step] = b.shuffle(upper, lower, left), b.shuffle(upper, lower, right)
         step *= 2
     return rows
 

@@ -12,9 +12,16 @@ from dataclasses import dataclass, field
 
 from ..ir.ops import SCHEMA, Effect
 from ..ir.tile import Kernel, Op, Region, Value, walk
-from ..ir.types import Descriptor, Pointer, element_of
+from ..ir.types import Pointer, Tensor
 
 _ANY = object()
+# What gives pointers into what its first operand points into.
+_KEEPS = frozenset(
+    {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat", "tt.bitcast"}
+    | {"tile.flip", "tile.partner"}
+)
+_BACK = ("scf.for", "scf.while", "tt.call")  # what may pass pointers on to what stands before
+_ACCESS = Effect.READ | Effect.WRITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,12 @@ class Roots:
         return not self.disjoint or left is None or right is None or left is right
 
 
+def _points(value: Value) -> bool:
+    """A pointer, or a tile of them."""
+    type_ = value.type
+    return isinstance(type_.element if isinstance(type_, Tensor) else type_, Pointer)
+
+
 @dataclass(slots=True)
 class _Finder:
     kernel: Kernel
@@ -37,7 +50,7 @@ class _Finder:
     changed: bool = True
 
     def join(self, value: Value, root: object) -> None:
-        if isinstance(value.type, Descriptor) or not isinstance(element_of(value.type), Pointer):
+        if not _points(value):
             return
         old = self.roots.get(value)
         new = root if old is None or old is root else _ANY
@@ -53,7 +66,10 @@ class _Finder:
         blocks = {block.label: block for block in region.blocks}
         for block in region.blocks:
             for op in block.ops:
-                self.op(op)
+                if op.regions or op.name == "tt.call":
+                    self.op(op)
+                else:
+                    self.plain(op)
                 for successor in op.successors:
                     self.pass_on(successor.operands, blocks[successor.label].args)
 
@@ -91,21 +107,10 @@ class _Finder:
             self.plain(op)
 
     def plain(self, op: Op) -> None:
-        keeps = op.name in (
-            "tt.addptr",
-            "tt.splat",
-            "tt.broadcast",
-            "tt.expand_dims",
-            "tt.reshape",
-            "tt.trans",
-            "tile.flip",
-            "tile.partner",
-            "tt.unsplat",
-            "tt.bitcast",
-        )
+        keeps = op.name in _KEEPS
         for result in op.results:
-            if not isinstance(result.type, Descriptor) and isinstance(element_of(result.type), Pointer):
-                if keeps and isinstance(element_of(op.operands[0].type), Pointer):
+            if _points(result):
+                if keeps and _points(op.operands[0]):
                     self.join(result, self.roots.get(op.operands[0]))
                 elif op.name == "arith.select":
                     self.join(result, self.roots.get(op.operands[1]))
@@ -120,9 +125,12 @@ def find_roots(kernel: Kernel, disjoint: bool) -> Roots:
     for arg in kernel.entry.args:
         if isinstance(arg.type, Pointer):
             finder.roots[arg] = arg
+    again = any(op.name in _BACK or op.successors for function in kernel.functions for op in walk(function.body))
     while finder.changed:
         finder.changed = False
         finder.visit(kernel.entry.body)
+        if not again:  # all are met after what they depend on
+            break
     return Roots({value: root if isinstance(root, Value) else None for value, root in finder.roots.items()}, disjoint)
 
 
@@ -137,7 +145,7 @@ def written_and_read(kernel: Kernel, roots: Roots) -> tuple[frozenset[Value], fr
     for function in kernel.functions:
         for op in walk(function.body):
             row = SCHEMA.get(op.name)
-            if row is None or not row.effect & (Effect.READ | Effect.WRITE) or op.name == "tt.call":
+            if row is None or not row.effect & _ACCESS or op.name == "tt.call":
                 continue
             root = roots.of.get(op.operands[0])
             touched = {root} if root is not None else pointers

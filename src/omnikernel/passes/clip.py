@@ -49,4 +49,6 @@ class _Clip(Rewriter):
 
 def clip(kernel: Kernel) -> Kernel:
     """Mark the clamps that give the upper bound for NaN by the attribute `nan`."""
+    if not any(op.name == "tt.clampf" for function in kernel.functions for op in walk(function.body)):
+        return kernel
     return _Clip(kernel).kernel(kernel)

@@ -51,7 +51,8 @@ class _Contract(Rewriter):
         for function in kernel.functions:
             for op in walk(function.body):
                 self.uses.update(op.operands)
-                self.makers.update(dict.fromkeys(op.results, op))
+                for result in op.results:
+                    self.makers[result] = op
         self.original = kernel
         self.products: dict[Value, _Product] = {}
         self.branching = False

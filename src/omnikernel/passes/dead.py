@@ -40,7 +40,7 @@ def dropped(ops: Sequence[Op], uses: Counter[Value], instead: Mapping[Op, tuple[
     dead: set[Op] = set()
     for op in reversed(ops):
         for result in op.results:
-            if uses[result]:
+            if uses.get(result):
                 break
         else:
             if op.results and (op.name in _PURE or _is_plain_reduction(op)):

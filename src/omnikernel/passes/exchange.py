@@ -209,6 +209,9 @@ def has_flips(kernel: Kernel) -> bool:
     return any(op.name == "tile.flip" for f in kernel.functions for op in walk(f.body))
 
 
+_FLIPS = ("tile.flip", "tile.partner")
+
+
 def kept_between(lazy: Sequence[Op], users: Mapping[Value, Sequence[Op]]) -> set[Value]:
     """The tiles at which a chain of compare-and-swaps is cut: what is behind them is computed once, into memory.
 
@@ -217,11 +220,13 @@ def kept_between(lazy: Sequence[Op], users: Mapping[Value, Sequence[Op]]) -> set
         users: the ops that read each value.
     """
     kept: set[Value] = set()
+    if not any(op.name in _FLIPS for op in lazy):
+        return kept
     network: set[Value] = set()  # has an element and its partner behind it, every lane at its own place
     turned: set[Value] = set()  # has any flip behind it
     for op in lazy:
         elementwise = SCHEMA[op.name].kind == "elementwise"
-        flips = op.name in ("tile.flip", "tile.partner")
+        flips = op.name in _FLIPS
         for result in op.results:
             meets = flips and any(op.operands[0] in user.operands for user in users[result])
             if meets or (elementwise and any(v in network for v in op.operands)):

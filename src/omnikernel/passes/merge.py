@@ -42,6 +42,8 @@ class _Block:
         self.waiting, self.late, self.reached = None, [], set()
 
     def uses_result(self, op: Op) -> bool:
+        if not self.reached:
+            return False
         inside = (v for region in op.regions for inner in walk(region) for v in inner.operands)
         return any(v in self.reached for v in (*op.operands, *inside))
 

@@ -54,8 +54,9 @@ class _Finder:
             self.around.update(dict.fromkeys(block.args, around))
             for op in block.ops:
                 self.place[op] = len(self.place)
-                self.made_by.update(dict.fromkeys(op.results, op))
-                self.around.update(dict.fromkeys(op.results, around))
+                for result in op.results:
+                    self.made_by[result] = op
+                    self.around[result] = around
                 for at, value in enumerate(op.operands):
                     self.users[value].append((op, at))
                 for successor in op.successors:

@@ -10,7 +10,7 @@ their order: there it decides what stays in the cache, and authors choose it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ..ir.ops import SCHEMA, Effect
 from ..ir.tile import Kernel, Op, Value, walk
@@ -50,9 +50,8 @@ def independent(kernel: Kernel, roots: Roots) -> bool:
     return not written & read
 
 
-def _ops(kernel: Kernel) -> Iterator[Op]:
-    for function in kernel.functions:
-        yield from walk(function.body)
+def _ops(kernel: Kernel) -> list[Op]:
+    return [op for function in kernel.functions for op in walk(function.body)]
 
 
 def _is_access(op: Op) -> bool:
@@ -75,7 +74,8 @@ class _Steps:
         self.definitions: dict[Value, Op] = {}
         self.carried: dict[Value, Value] = {}  # a loop's argument -> where it starts
         for op in _ops(kernel):
-            self.definitions.update(dict.fromkeys(op.results, op))
+            for result in op.results:
+                self.definitions[result] = op
             if op.name == "scf.for":
                 self.carried.update(zip(op.regions[0].block.args[1:], op.operands[3:], strict=False))
         self.known: dict[Value, Steps] = {}

@@ -51,11 +51,8 @@ class Rewriter:
     def rebuilt(self, op: Op) -> Op:
         """The op with renamed operands and rewritten regions; the same object where nothing changed."""
         operands = op.operands
-        renamed = self.renamed
-        for operand in operands:
-            if operand in renamed:
-                operands = self.values(operands)
-                break
+        if self.renamed and not self.renamed.keys().isdisjoint(operands):
+            operands = self.values(operands)
         if not op.regions and not op.successors:
             return op if operands is op.operands else op.replace(operands=operands)
         successors = tuple(Successor(s.label, self.values(s.operands)) for s in op.successors)

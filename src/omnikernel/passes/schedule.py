@@ -77,12 +77,17 @@ COST = {
 }
 
 
+_LAZY = {name for name, row in SCHEMA.items() if row.pure and row.kind in ("elementwise", "shape")} | {"tt.load"}
+
+
 def is_lazy(op: Op) -> bool:
     """Ops whose tiles are evaluated where they are used."""
-    row = SCHEMA.get(op.name)
-    if row is None or not op.results or not all(isinstance(r.type, Tensor) for r in op.results):
+    if op.name not in _LAZY or not op.results:
         return False
-    return op.name == "tt.load" or (row.pure and row.kind in ("elementwise", "shape"))
+    for result in op.results:  # noqa: SIM110 (several times as fast as `all`)
+        if not isinstance(result.type, Tensor):
+            return False
+    return True
 
 
 class _Scheduler:
@@ -102,7 +107,8 @@ class _Scheduler:
         self.cuts: set[Value] = set()  # of chains of compare-and-swaps
         self.groups: dict[Op, tuple[Op, ...]] = {}
         self.leader: dict[Op, Op] = {}  # a store of a group -> its first
-        self.loads = [op.operands[0] for op in walk(function.body) if op.name == "tt.load"]
+        self.ops = walk(function.body)
+        self.loads = [op.operands[0] for op in self.ops if op.name == "tt.load"]
         self._index(function.body, None)
 
     def _index(self, region: Region, parent: Op | None) -> None:
@@ -113,8 +119,11 @@ class _Scheduler:
                 self.leader.update(dict.fromkeys(group, group[0]))
             for i, op in enumerate(block.ops):
                 self.place[op] = block, i
-                for value in (*op.operands, *(v for s in op.successors for v in s.operands)):
+                for value in op.operands:
                     self.users[value].append(op)
+                for successor in op.successors:
+                    for value in successor.operands:
+                        self.users[value].append(op)
                 for result in op.results:
                     self.made_by[result] = op
                 for inner in op.regions:
@@ -129,11 +138,11 @@ class _Scheduler:
             current = self.parent[block]
 
     def run(self) -> Schedule:
-        lazy = self.lazy = dict.fromkeys(op for op in walk(self.function.body) if is_lazy(op))
+        lazy = self.lazy = dict.fromkeys([op for op in self.ops if is_lazy(op)])
         for op in lazy:
             own = COST.get(op.name, 1)
             behind = sum(self.cost.get(v, 0) for v in set(op.operands) if isinstance(v.type, Tensor))
-            loads = any(v in self.loaded for v in op.operands)
+            loads = not self.loaded.isdisjoint(op.operands)
             if op.name == "tt.load":  # addresses are cheap, unless they are loaded themselves: then this is a gather
                 behind = DEAR if loads else 0
             for result in op.results:
@@ -144,17 +153,16 @@ class _Scheduler:
         for op in reversed(lazy):
             for result in op.results:
                 self.decide(op, result)
-        packed = frozenset(v for op in walk(self.function.body) if op.name == "tt.dot" for v in op.operands[:2])
+        packed = frozenset(v for op in self.ops if op.name == "tt.dot" for v in op.operands[:2])
         waiting = deferred(self.function, self.roots) if self.function.public else ()
         seen = needed(self.function) if packed else {}
         again = shared(self.function, self.roots) if packed else {}
         return Schedule(self.keep, packed, self.sinks, self.groups, waiting, self._repeatable(), again, seen)
 
     def _repeatable(self) -> frozenset[Op]:
-        ops = list(walk(self.function.body))
-        if any(op.attributes.get("isVolatile") for op in ops if op.name == "tt.load"):
+        if any(op.attributes.get("isVolatile") for op in self.ops if op.name == "tt.load"):
             return frozenset()
-        stores = [op for op in ops if op.name == "tt.store" and isinstance(op.operands[0].type, Tensor)]
+        stores = [op for op in self.ops if op.name == "tt.store" and isinstance(op.operands[0].type, Tensor)]
         return frozenset(
             op for op in stores if not any(self.roots.may_alias(op.operands[0], load) for load in self.loads)
         )
@@ -167,13 +175,16 @@ class _Scheduler:
                 sinks.add(user)
                 uses.add(user)
                 continue
-            kept = [self.keep.get(r) for r in user.results]
-            for result, how in zip(user.results, kept, strict=True):
+            kept = False
+            for result in user.results:
+                how = self.keep.get(result)
+                kept = kept or how is not None
                 sinks.update((user,) if how is Keep.EAGER else self.sinks[result])
-            if any(kept):
+            if kept:
                 uses.add(user)
-            else:
-                uses.update(*(self.uses[r] for r in user.results))
+                continue
+            for result in user.results:
+                uses.update(self.uses[result])
         self.sinks[value], self.uses[value] = frozenset(sinks), frozenset(uses)
         if not sinks:
             return
@@ -232,7 +243,7 @@ class _Scheduler:
         for sink in sinks:
             places = [(place, i) for place, i in self.ancestors(sink) if place is block]
             if not places:
-                if any(self.writes(op, load) for op in walk(self.function.body) if not op.regions):
+                if any(self.writes(op, load) for op in self.ops if not op.regions):
                     return True
                 continue
             (_, until) = places[0]

@@ -64,8 +64,9 @@ class _Finder:
             self.around.update(dict.fromkeys(block.args, around))
             for op in block.ops:
                 self.around_op[op] = around
-                self.around.update(dict.fromkeys(op.results, around))
-                self.made_by.update(dict.fromkeys(op.results, op))
+                for result in op.results:
+                    self.made_by[result] = op
+                    self.around[result] = around
                 for inner in op.regions:
                     self.index(inner, (*around, op))
 

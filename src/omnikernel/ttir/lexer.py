@@ -51,6 +51,7 @@ _LINE = re.compile(
     )(?=\n)""",
     re.VERBOSE,
 )
+_ALIAS = re.compile(r"\n(#[^\n]*?) = ([^\n]*)")
 _ESCAPE = re.compile(rb'\\([0-9A-Fa-f]{2}|[\\"nt])')
 _SHORT = {b"\\": b"\\", b'"': b'"', b"n": b"\n", b"t": b"\t"}
 
@@ -79,21 +80,8 @@ def cut(text: str) -> list[str]:
 
 def split_aliases(text: str) -> tuple[str, dict[str, str]]:
     """The text with its `#name = ...` lines emptied (line numbers stay), and what they define."""
-    text = "\n" + text
-    aliases: dict[str, str] = {}
-    kept: list[str] = []
-    done = 0  # what is before it is in `kept`
-    at = text.find("\n#")
-    while at >= 0:
-        end = text.find("\n", at + 1)
-        end = len(text) if end < 0 else end
-        name, equals, value = text[at + 1 : end].partition(" = ")
-        if equals:
-            aliases[name] = value
-            kept.append(text[done : at + 1])
-            done = end
-        at = text.find("\n#", end)
-    return "".join((*kept, text[done:]))[1:], aliases
+    text = f"\n{text}"
+    return _ALIAS.sub("\n", text)[1:], dict(_ALIAS.findall(text))
 
 
 def unquote(token: str) -> str:

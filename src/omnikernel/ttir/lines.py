@@ -19,11 +19,12 @@ from ..ir.printer import DEFAULTS
 from ..ir.tile import UNKNOWN, Block, Op, Region, Value
 from ..ir.types import Type
 from .constants import parse_type
-from .forms import Form, form_of, keeps_names, results_of
+from .forms import Form, form_of, keeps_names, normalise, results_of
 from .lexer import END, cut, tokenise
 from .reader import Reader
 
-_NAMES = re.compile(r"(%[\w$.\-]++(?:#\d++)?)")
+_NAMES = re.compile(r"(%[A-Za-z0-9_$.\-\x80-\U0010FFFF]++(?:#\d++)?)")  # a set of characters is faster than \w
+_PLAIN = re.compile(r"(% = )?([a-z_]\w*\.[\w.]+)(?: %(?:, %)*)? ?")
 _REGION = " ({\n"
 _GENERIC = Form(lambda listed: listed)  # states its results
 
@@ -66,8 +67,9 @@ class LineReader(Reader, ABC):
         head, colon, tail = said_of.rpartition(" : ")
         if not colon:
             head, tail = said_of, ""
-        head, _, body = head.partition(_REGION)
-        braces = ""
+        body = braces = ""
+        if _REGION in head:
+            head, _, body = head.partition(_REGION)
         if "{" in head:
             head, _, braces = head.partition("{")
             if "%" in braces:
@@ -77,6 +79,8 @@ class LineReader(Reader, ABC):
         names = parts[1::2]
         region = self._bodies.get(body) if body else None
         said = self._said.get(words)
+        if said is None and tail:
+            said = self._plain(words, braces)
         typed = None if said is None else said.typed.get((braces, tail)) or self._typed(said, braces, tail)
         if said is None or typed is None or (body and region is None):
             op = self._new(line, words, braces, tail, names)
@@ -89,7 +93,7 @@ class LineReader(Reader, ABC):
         results: tuple[Value, ...] = ()
         name = names.pop(0) if types else ""
         try:
-            operands = tuple([values[n] for n in names])
+            operands = tuple(map(values.__getitem__, names))
         except KeyError:
             operands = tuple([self.use(n) for n in names])
         if types:
@@ -100,6 +104,24 @@ class LineReader(Reader, ABC):
                 self._scope.append(name)
             results = (value,)
         return Op(said.name, operands, results, attributes, (_copied(region),) if region else (), (), loc)
+
+    def _plain(self, words: str, braces: str) -> _Said | None:
+        """What a new head says that is a name and operands; None for one with words of its own, which takes tokens."""
+        plain = _PLAIN.fullmatch(words)
+        form = form_of(plain[2]) if plain else None
+        if plain is None or form is None or form.fix is not None or form.bare:
+            return None
+        attributes = self._in_braces(braces)
+        if attributes is None:
+            return None
+        name = plain[2]
+        try:
+            normalise(name, attributes)
+        except (ValueError, KeyError):
+            return None
+        attributes = {**DEFAULTS.get(name, {}), **attributes}
+        said = self._said[words] = _Said(name, 1 if plain[1] else 0, form, braces, {braces: attributes})
+        return said
 
     def _typed(self, said: _Said, braces: str, tail: str) -> Typed | None:
         """What a new tail says behind a known head; None where it takes the whole line to tell."""
