@@ -60,8 +60,10 @@ pointers. This kernel has neither, so it stays as it was. `ir/printer.py` shows 
 
 The store is a sink: it drives a loop that evaluates the expression below it, a few vectors of lanes at a time. Nothing
 is as wide as the tile, so this text would be no longer with `BLOCK=65536`. `lower/` saw that each tensor of pointers is
-a base plus the index, and that the mask is a bound on the index: so there is one loop without masks, up to the bound,
-and one for the tail. Around both runs the loop over programs; a launch hands ranges of programs to threads.
+a base plus the index, and that the mask is a bound on the index: so there is a loop without masks, up to the bound, and
+one for the tail, a register of lanes at a time. The loop without masks is there twice: where a launch writes more than
+the last cache holds, its stores go past the caches (`!nontemporal`) wherever they fill whole lines of it. Around all runs
+the loop over programs; a launch hands ranges of programs to threads.
 
 ```llvm
 {llvm_ir}

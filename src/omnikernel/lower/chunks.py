@@ -180,7 +180,7 @@ def by_parts(
     none, whole = b.integer(I64, 0), b.integer(I64, lanes // part)
 
     def one(i: LValue, counted: list[LValue]) -> list[LValue]:
-        offset = b.and_(i, b.integer(I64, lanes - 1))
+        offset = b.and_(i, b.integer(I64, lanes - 1)) if kept else none
         held = [k.load(offset, part) for k in kept]
         made = tested(i, held)
         for k, value in zip(kept, made, strict=True):
