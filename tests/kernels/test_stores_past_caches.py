@@ -45,6 +45,14 @@ def exponential(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def hands_over(x_ptr, out_ptr, flag_ptr, BLOCK: tl.constexpr):
+    """Another program may read what was stored once the flag is up."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at))
+    tl.atomic_xchg(flag_ptr + tl.program_id(0), 1)
+
+
+@triton.jit
 def rows(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     """One row a program, which several programs share: they run in step."""
     row = tl.program_id(0)
@@ -115,6 +123,7 @@ def test_programs_in_step(programs: int) -> None:
         (double, "*fp32,*fp32,i32", True),
         (inner, "*fp32,*fp32,i32,i32", True),
         (in_place, "*fp32,i32", False),
+        (hands_over, "*fp32,*fp32,*i32", False),
         (exponential, "*fp32,*fp32,i32", False),
     ],
 )

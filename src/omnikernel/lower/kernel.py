@@ -14,7 +14,7 @@ from .control import lower_blocks
 from .deferred import begin, release
 from .function import Frame, FunctionLowering
 from .lanes import Lanes, Target, register_type
-from .stream import settle, waits_for_memory
+from .stream import fence, may_stream, waits_for_memory
 
 HEAD = "define i32 @{name}(ptr noalias readonly %args, ptr noalias readonly %grid, i64 %first, i64 %last, ptr noalias %arena, ptr noalias %fault)"
 
@@ -58,8 +58,7 @@ def lower_kernel(
         UnsupportedOp: for an op that has no lowering, naming the user's line.
     """
     module = Module(triple=target.triple, features=target.features)
-    moves = waits_for_memory(kernel)
-    narrow = moves and "avx512vl" in target.features
+    narrow = waits_for_memory(kernel) and "avx512vl" in target.features
     if narrow:
         # A 512-bit access crosses a cache line wherever an array is not 64-byte aligned (NumPy's are 16), which costs
         # more than fewer instructions gain: 1.03 against 1.10 of torch.add at 2^20.
@@ -74,7 +73,7 @@ def lower_kernel(
     entry = b.section()
     for lowering in lowerings:
         lowering.entry = entry
-        lowering.streams_from = target.last_cache if moves and target.triple.startswith("x86_64") else None
+        lowering.streams_from = target.last_cache if may_stream(kernel, target) else None
         lowering.at_once = together.programs if together and lowering is not fl else 1
     programs = _Programs(b, grid, order)
     begin(fl, fl.schedule.deferred)
@@ -84,7 +83,7 @@ def lower_kernel(
         programs.run(fl)
     release(fl, fl.schedule.deferred)
     for lowering in lowerings:
-        settle(lowering)
+        fence(lowering)
     b.ret(b.integer(I32, 0))
     if fl.arena_pointer is not fl.lasting_pointer:
         b.slots.append(f"  {fl.arena_pointer.text} = getelementptr i8, {fl.lasting_pointer}, i64 {fl.lasting_bytes}")

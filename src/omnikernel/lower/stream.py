@@ -7,7 +7,7 @@ twice where a kernel waits for memory, and which of the two runs is decided once
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from ..ir.tile import Kernel, Op, walk
@@ -15,18 +15,31 @@ from ..ir.types import shape_of
 from ..llvm.emit import I64, LType, LValue
 from .evaluate import pointee_memory
 from .function import FunctionLowering
+from .lanes import Target
 
 _CHEAP = {"math.absf", "math.absi", "math.floor", "math.ceil", "math.fma", "math.sqrt"}
 
 
 def waits_for_memory(kernel: Kernel) -> bool:
     """A kernel without products, functions or sorts waits for memory."""
-    ops = (op for f in kernel.functions for op in walk(f.body))
     return not any(
-        op.name in ("tt.dot", "tt.dot_scaled", "tt.extern_elementwise", "tile.network")
-        or (op.name.startswith("math.") and op.name not in _CHEAP)
-        for op in ops
+        name in ("tt.dot", "tt.dot_scaled", "tt.extern_elementwise", "tile.network")
+        or (name.startswith("math.") and name not in _CHEAP)
+        for name in _names(kernel)
     )
+
+
+def may_stream(kernel: Kernel, target: Target) -> bool:
+    """Whether any store of a kernel may go past the caches: on x86, where programs do not speak to each other.
+
+    What goes past them may be seen after what is stored later.
+    """
+    speaks = any(name.startswith("tt.atomic") for name in _names(kernel))
+    return target.triple.startswith("x86_64") and waits_for_memory(kernel) and not speaks
+
+
+def _names(kernel: Kernel) -> Iterator[str]:
+    return (op.name for f in kernel.functions for op in walk(f.body))
 
 
 def streams(fl: FunctionLowering, ops: Sequence[Op]) -> LValue | None:
@@ -52,7 +65,7 @@ def streams(fl: FunctionLowering, ops: Sequence[Op]) -> LValue | None:
     return past
 
 
-def settle(fl: FunctionLowering) -> None:
+def fence(fl: FunctionLowering) -> None:
     """Before the function returns: what was stored past the caches is seen by other threads."""
     b = fl.b
     if fl.streaming:
