@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from . import config
 from .artefact import Artefact, Options, Parameter
@@ -55,14 +57,35 @@ def compile_text(ttir_text: str, options: Options, target: Target | None = None,
     Raises:
         ParseError, UnsupportedOp: the text or an op in it is not known.
     """
-    return compile_kernel(parse(ttir_text, version), options, target, ttir_text)
+    with uncollected():
+        return compile_kernel(parse(ttir_text, version), options, target, ttir_text)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Python's search for cyclic garbage waits meanwhile.
+
+    A compile makes so many objects, all of them needed to its end, that the search goes through everything the process
+    has, torch included: for nothing, and for a third of the time of compiling a sort of 65,536 elements.
+    """
+    searches = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searches:
+            gc.enable()
 
 
 def compile_kernel(
     kernel: Kernel, options: Options, target: Target | None = None, ttir_text: str | None = None
 ) -> Artefact:
     """Compile tile IR for a machine, stage by stage."""
-    target = target or host_target()
+    with uncollected():
+        return _compiled(kernel, options, target or host_target(), ttir_text)
+
+
+def _compiled(kernel: Kernel, options: Options, target: Target, ttir_text: str | None) -> Artefact:
     kernel = rewritten(kernel, options)
     roots = find_roots(kernel, options.disjoint)  # which argument each pointer comes from
     written, read = written_and_read(kernel, roots)
