@@ -6,7 +6,9 @@ The nest says what a chunk does; nothing here knows of tiles.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 from ..llvm.emit import I64, Builder, LType, LValue
 from .beyond import unchanged
@@ -55,11 +57,19 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """Walks lanes in chunks of `lanes`; `past_caches` makes a chunk of stores to whole lines of so many bytes."""
+    """Walks lanes in chunks of `lanes`.
+
+    Attributes:
+        b: the builder.
+        lanes: of a chunk.
+        past_caches: makes a chunk of stores to whole lines of so many bytes.
+        in_parts: while it lasts, chunks have fewer lanes: the number that it gives.
+    """
 
     b: Builder
     lanes: int
     past_caches: Callable[[int, Chunk], Chunk]
+    in_parts: Callable[[], AbstractContextManager[int]]
 
     def whole(
         self,
@@ -87,38 +97,29 @@ class Chunks:
             uneven = b.and_(enough, b.icmp("ne", lines.skipped, none))
             back = b.select(uneven, b.sub(size, lines.skipped), none)
             end = b.select(uneven, b.add(stop, size), stop)
-        plain = (start, stop, begin, end, back)
         if lines is None or lines.past is None:
-            return self._moved(chunk, *plain)
+            return self._moved(chunk, self.lanes, (start, stop), (begin, end), back)
         past = b.and_(lines.past, b.icmp("sge", b.sub(stop, start), b.integer(I64, ALIGN_FROM // 2 * self.lanes)))
-        low, high = self._lines(start, stop, past, lines, chunk)
-
-        def side(number: LValue, _: list[LValue]) -> list[LValue]:
-            """What is left before what went past the caches, and after; or else all."""
-            first = b.icmp("eq", number, none)
-            from_, to = b.select(first, start, high), b.select(first, low, stop)
-            left = (from_, to, from_, to, none)
-            return self._moved(chunk, *(b.select(past, x, y) for x, y in zip(left, plain, strict=True)))
-
-        return b.loop(none, b.select(past, b.integer(I64, 2), b.integer(I64, 1)), 1, [], side)
+        plain = partial(self._moved, chunk, self.lanes, (start, stop), (begin, end), back)
+        return b.branch(past, partial(self._past, start, stop, lines, chunk), plain)
 
     def _moved(
-        self, chunk: Chunk, start: LValue, stop: LValue, begin: LValue, end: LValue, back: LValue
+        self, chunk: Chunk, lanes: int, bounds: tuple[LValue, LValue], walk: tuple[LValue, LValue], back: LValue
     ) -> list[LValue]:
-        """Chunks at every `lanes` from `begin` to `end`, each moved `back`, but never out of `start` to `stop`."""
+        """Chunks at every `lanes` along `walk`, each moved `back`, but never out of the bounds."""
         b = self.b
-        last = b.sub(stop, b.integer(I64, self.lanes))
+        last = b.sub(bounds[1], b.integer(I64, lanes))
 
         def moved(i: LValue, _: list[LValue]) -> Sequence[LValue]:
             at = b.intrinsic("smin", I64, b.sub(i, back), last)
-            return chunk(b.intrinsic("smax", I64, at, start), [])
+            return chunk(b.intrinsic("smax", I64, at, bounds[0]), [])
 
-        return b.loop(begin, end, self.lanes, [], moved)
+        return b.loop(*walk, lanes, [], moved)
 
-    def _lines(self, start: LValue, stop: LValue, past: LValue, lines: Lines, chunk: Chunk) -> tuple[LValue, LValue]:
-        """Where `past`, chunks of whole lines between two lanes; from which lane to which.
+    def _past(self, start: LValue, stop: LValue, lines: Lines, chunk: Chunk) -> list[LValue]:
+        """Chunks of whole lines, and what is left at both ends in parts.
 
-        They leave a chunk or more at each end that is no line of its own: no plain store touches a line that went past.
+        That is a chunk or more where it is no line of its own: no plain store touches a line that went past the caches.
         """
         b = self.b
         none, size, below = b.integer(I64, 0), b.integer(I64, self.lanes), b.integer(I64, self.lanes - 1)
@@ -128,8 +129,15 @@ class Chunks:
 
         low = b.add(start, rounded(b.and_(b.sub(lines.skipped, start), below)))
         high = b.sub(stop, rounded(b.and_(b.sub(stop, low), below)))
-        b.loop(b.select(past, low, high), high, self.lanes, [], self.past_caches(lines.size, chunk))
-        return low, high
+        b.loop(low, high, self.lanes, [], self.past_caches(lines.size, chunk))
+
+        def side(number: LValue, _: list[LValue]) -> list[LValue]:
+            first = b.icmp("eq", number, none)
+            bounds = b.select(first, start, high), b.select(first, low, stop)
+            return self._moved(chunk, part, bounds, bounds, none)
+
+        with self.in_parts() as part:
+            return b.loop(none, b.integer(I64, 2), 1, [], side)
 
 
 class Kept:

@@ -7,7 +7,8 @@ only the rest, at most a few chunks, tests lane by lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 
 from ..llvm.emit import I64, LType, LValue
@@ -161,7 +162,7 @@ class Nest:
             return b.branch(known.holds(b, base), lambda: chunk(on, carried, True, make), border)
 
         def known_to_hold(base: LValue, carried: list[LValue]) -> Sequence[LValue]:
-            return chunk(Ix(base, pattern, 0), carried, True, step)
+            return chunk(Ix(base, tuple(range(self.lanes)), 0), carried, True, step)
 
         def tested(base: LValue, carried: list[LValue]) -> Sequence[LValue]:
             return chunk(Ix(base, tuple(range(self.lanes)), 0), carried, False, step)
@@ -215,7 +216,7 @@ class Nest:
     # --- ways through the lanes ------------------------------------------------------------------------------------------
 
     def _chunks(self) -> Chunks:
-        return Chunks(self.b, self.lanes, self._past_caches)
+        return Chunks(self.b, self.lanes, self._past_caches, self._in_parts)
 
     def _past_caches(self, size: int, chunk: Chunk) -> Chunk:
         """A chunk whose stores go past the caches, to addresses that are multiples of `size`."""
@@ -250,10 +251,16 @@ class Nest:
     ) -> list[LValue]:
         """The lanes between two, a register of them at a time."""
         lanes = self.lanes
+        with self._in_parts() as part:
+            return by_parts(self.b, (start, stop), (lanes, part), carried, tested, beyond, self.repeat)
+
+    @contextmanager
+    def _in_parts(self) -> Iterator[int]:
+        """Meanwhile a chunk has the lanes of a register."""
+        lanes = self.lanes
         self.lanes = min(lanes, max(BORDER_LANES, self.ev.function.vector_bits // 32))
-        made = by_parts(self.b, (start, stop), (lanes, self.lanes), carried, tested, beyond, self.repeat)
+        yield self.lanes
         self.lanes = lanes
-        return made
 
 
 def choose_lane_dim(
