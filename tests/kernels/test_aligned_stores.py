@@ -9,22 +9,13 @@ import pytest
 
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
+from placed import after_line  # noqa: E402
 from three_ways import check  # noqa: E402
 
 pytestmark = pytest.mark.skipif("cpu" not in triton.backends.backends, reason="the package is not installed")
 
 N = 1024
 DTYPES = [np.float32, np.float64, np.float16, np.int8, np.int64]
-
-
-def array(count: int, offset: int, dtype: Any, value: int = -7) -> np.ndarray:
-    """`count` elements that begin `offset` elements after a cache line."""
-    size = np.dtype(dtype).itemsize
-    raw = np.full(count * size + 4096, 0, np.uint8)
-    start = -raw.ctypes.data % 64 + offset * size
-    made = raw[start : start + count * size].view(dtype)
-    made[:] = value
-    return made
 
 
 @triton.jit
@@ -50,7 +41,7 @@ def test_offsets(offset: int, dtype: Any) -> None:
             a["y"][lo : max(lo, hi)] = a["x"][lo : max(lo, hi)] * 2
 
         def make(**bounds: int) -> Any:
-            return lambda: {"x": source, "y": array(2 * N + 64, offset, dtype), **bounds, "N": N}
+            return lambda: {"x": source, "y": after_line(2 * N + 64, offset, dtype), **bounds, "N": N}
 
         check(double, make(lo=lo, hi=hi), expect, grid=(2,))
         if lo == 0:
@@ -78,7 +69,7 @@ def test_rows_begin_anywhere(stride: int) -> None:
 
     def make() -> dict[str, Any]:
         x = np.arange(count, dtype=np.float32)
-        y, z = array(count, 3, np.float32), array(4 * N, 9, np.float32)
+        y, z = after_line(count, 3, np.float32), after_line(4 * N, 9, np.float32)
         return {"x": x, "y": y, "z": z, "stride": stride, "N": N, "R": 4}
 
     check(rows, make, expect)
@@ -101,14 +92,14 @@ def test_what_is_loaded_is_stored_once(offset: int) -> None:
     def increment(a: dict[str, Any]) -> None:
         a["x"][: a["hi"]] += 1
 
-    check(in_place, lambda: {"x": array(N, offset, np.float32), "hi": N, "N": N}, increment)
-    check(in_place, lambda: {"x": array(N, offset, np.float32), "hi": N - 40, "N": N}, increment)
+    check(in_place, lambda: {"x": after_line(N, offset, np.float32), "hi": N, "N": N}, increment)
+    check(in_place, lambda: {"x": after_line(N, offset, np.float32), "hi": N - 40, "N": N}, increment)
 
     def move(a: dict[str, Any]) -> None:
         a["y"][:N] = a["x"][:N] + 1
 
     def overlapping() -> dict[str, Any]:
-        x = array(N + 16, offset, np.float32)
+        x = after_line(N + 16, offset, np.float32)
         x[:] = np.arange(N + 16)
         return {"x": x[8:], "y": x, "N": N}
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import triton
 import triton.language as tl
+from placed import after_line
 
 from omnikernel import pipeline
 from omnikernel.frontend import ttir_text
@@ -71,33 +72,25 @@ def compiled(kernel: triton.JITFunction, signature: str, size: int, **constants:
     return pipeline.compile_text(text, pipeline.Options(disjoint=True), with_cache(size))
 
 
-def shifted(n: int, dtype: str, shift: int) -> np.ndarray:
-    """An array that begins `shift` bytes after a cache line."""
-    room = np.zeros(n * np.dtype(dtype).itemsize + 128, np.uint8)
-    start = -room.ctypes.data % 64 + shift
-    return room[start : start + n * np.dtype(dtype).itemsize].view(dtype)
-
-
-@pytest.mark.parametrize("shift", [0, 8, 16, 48, 56])
+@pytest.mark.parametrize("offset", [0, 1, 4, 7, 15])
 @pytest.mark.parametrize("n", [1, 511, 512, 1023, 1024, 5000, 8192, 8200])
 @pytest.mark.parametrize("dtype, kind", [("float32", "fp32"), ("int8", "i8"), ("float64", "fp64"), ("float16", "fp16")])
-def test_every_place(dtype: str, kind: str, n: int, shift: int) -> None:
+def test_every_place(dtype: str, kind: str, n: int, offset: int) -> None:
     rng = np.random.default_rng(n)
-    x, out = (rng.integers(-50, 50, n)).astype(dtype), shifted(n + 2, dtype, shift)
-    out[:] = 99
+    x, out = (rng.integers(-50, 50, n)).astype(dtype), after_line(n + 2, offset, dtype, 99)
     artefact = compiled(double, f"*{kind},*{kind},i32", 1024, BLOCK=1024)
     Executable(artefact).run((triton.cdiv(n, 1024), 1, 1), [x, out[1:], n])
     assert np.array_equal(out[1:-1], x + x)
     assert out[0] == 99 and out[-1] == 99
 
 
-@pytest.mark.parametrize("shift", [0, 16, 20])
+@pytest.mark.parametrize("offset", [0, 4, 5])
 @pytest.mark.parametrize(
     "low, high", [(0, 2048), (1, 2047), (5, 300), (31, 289), (700, 1900), (2047, 2048), (9, 9), (40, 7)]
 )
-def test_between_two_bounds(low: int, high: int, shift: int) -> None:
+def test_between_two_bounds(low: int, high: int, offset: int) -> None:
     x = np.random.default_rng(low).random((4, 2048), np.float32)
-    out = shifted(4 * 2048, "float32", shift)
+    out = after_line(4 * 2048, offset, "float32", 0)
     artefact = compiled(inner, "*fp32,*fp32,i32,i32", 1024, BLOCK=2048)
     Executable(artefact).run((4, 1, 1), [x, out, low, high])
     wanted = np.zeros_like(x)

@@ -23,7 +23,9 @@ from .values import (
     I16,
     I32,
     I64,
+    NON_TEMPORAL,
     PTR,
+    RARELY,
     SCALAR_BITS,
     LType,
     LValue,
@@ -33,13 +35,10 @@ from .values import (
 )
 
 __all__ = [
-    "DOUBLE", "FLOAT", "I1", "I8", "I16", "I32", "I64", "PTR", "SCALAR_BITS",
+    "DOUBLE", "FLOAT", "I1", "I8", "I16", "I32", "I64", "NON_TEMPORAL", "PTR", "SCALAR_BITS",
     "Builder", "LType", "LValue", "Module", "Section", "float_bits_text", "float_text",
 ]  # fmt: skip
 
-# What follows an instruction: a branch that is seldom taken, and a store past the caches.
-RARELY = ", !prof !0"
-NON_TEMPORAL = ", !nontemporal !1"
 Body = Callable[[LValue, list[LValue]], Sequence[LValue]]
 
 

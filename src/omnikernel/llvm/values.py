@@ -113,8 +113,10 @@ def float_bits_text(scalar: str, bits: int) -> str:
     raise ValueError(f"no text for a constant of {scalar}")
 
 
-# Named in `emit`.
-METADATA = ('!0 = !{!"branch_weights", i32 1, i32 100}', "!1 = !{i32 1}")
+# What follows an instruction: a branch that is seldom taken, and a store past the caches; and what it refers to.
+RARELY = ", !prof !0"
+NON_TEMPORAL = ", !nontemporal !1"
+_METADATA = ('!0 = !{!"branch_weights", i32 1, i32 100}', "!1 = !{i32 1}")
 
 
 @dataclass
@@ -131,7 +133,6 @@ class Module:
     declarations: dict[str, str] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
-    metadata: list[str] = field(default_factory=lambda: list(METADATA))
 
     def declare(self, name: str, result: LType | str, params: Sequence[LType | str], attributes: str = "") -> None:
         """Declare an external function or intrinsic once."""
@@ -146,4 +147,4 @@ class Module:
     @property
     def text(self) -> str:
         head = [f'target triple = "{self.triple}"'] if self.triple else []
-        return "\n".join([*head, *self.globals, *self.functions, *self.declarations.values(), *self.metadata]) + "\n"
+        return "\n".join([*head, *self.globals, *self.functions, *self.declarations.values(), *_METADATA]) + "\n"

@@ -90,16 +90,17 @@ class Chunks:
         if lines is None and not clamp:
             return b.loop(start, stop, self.lanes, carried, chunk)
         none, size = b.integer(I64, 0), b.integer(I64, self.lanes)
+        least = b.integer(I64, ALIGN_FROM // 2 * self.lanes)
         begin = b.and_(start, b.integer(I64, -self.lanes)) if clamp else start
         back, end = none, stop
         if lines is not None:
-            enough = b.icmp("sge", stop, b.integer(I64, ALIGN_FROM // 2 * self.lanes))
+            enough = b.icmp("sge", stop, least)
             uneven = b.and_(enough, b.icmp("ne", lines.skipped, none))
             back = b.select(uneven, b.sub(size, lines.skipped), none)
             end = b.select(uneven, b.add(stop, size), stop)
         if lines is None or lines.past is None:
             return self._moved(chunk, self.lanes, (start, stop), (begin, end), back)
-        past = b.and_(lines.past, b.icmp("sge", b.sub(stop, start), b.integer(I64, ALIGN_FROM // 2 * self.lanes)))
+        past = b.and_(lines.past, b.icmp("sge", b.sub(stop, start), least))
         plain = partial(self._moved, chunk, self.lanes, (start, stop), (begin, end), back)
         return b.branch(past, partial(self._past, start, stop, lines, chunk), plain)
 

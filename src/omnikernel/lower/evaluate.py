@@ -220,7 +220,8 @@ class Evaluator:
         if value.lanes == lanes and (level == self.level or not is_narrow(value.type)):
             return value
         key = ("spread", id(value), lanes)
-        return self.once(key, level, _spread, self.b, value, lanes)[0]  # type: ignore[no-any-return]
+        made: Lanes = self.once(key, level, _spread, self.b, value, lanes)[0]
+        return made
 
     def mask(self, value: Value | None, index: Index) -> tuple[LValue | None, int]:
         """A mask at an index and its level; None where it is known to hold."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
+from typing import TYPE_CHECKING
 
 from ..errors import UnsupportedOp
 from ..ir.ops import SCHEMA
@@ -24,6 +25,9 @@ from .memory import OPEN, store_at, store_lanes
 from .nest import Nest, choose_lane_dim, is_cube, shape_index
 from .shape import block_lanes
 from .transpose import crosses, materialise_turned, turns
+
+if TYPE_CHECKING:
+    from .stream import Streaming
 
 Statement = Callable[["FunctionLowering", Op], None]
 STATEMENTS: dict[str, Statement] = {}
@@ -113,10 +117,7 @@ class FunctionLowering:
         self.fault: LValue | None = None
         self.cost = 0.0
         self.trips = 1.0
-        self.entry: Section | None = None  # a place after the grid is read, before the first program
-        self.at_once = 1  # programs that one run of the body is for
-        self.streams_from: int | None = None  # bytes of a launch from which its stores go past the caches
-        self.streaming: list[LValue] = []  # whether stores do, for each that may
+        self.streaming: Streaming | None = None  # where stores may go past the caches
         self._varies: dict[tuple[Value, Index], bool] = {}
         self._constants: dict[Constant, Buffer] = {}
 
@@ -295,8 +296,7 @@ class FunctionLowering:
         order = [d for d in range(len(shape)) if d != dim] + ([dim] if dim >= 0 else [])
         before = self.b._next
         nest.for_each(order, index, lambda: step(ev, place(tuple(index), ev.bits, ev.sum)))
-        written = self.b._next - before - nest.spare
-        self.cost += self.trips * (2 + 0.06 * written * prod(shape) / max(1, nest.lanes))
+        self.cost += self.trips * (2 + 0.06 * (self.b._next - before) * prod(shape) / max(1, nest.lanes))
 
     def materialise(self, value: Value, into: Buffer | None = None) -> Buffer:
         """Compute a lazy tile into a buffer, in a nest of its own."""

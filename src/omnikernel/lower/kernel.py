@@ -14,7 +14,7 @@ from .control import lower_blocks
 from .deferred import begin, release
 from .function import Frame, FunctionLowering
 from .lanes import Lanes, Target, register_type
-from .stream import fence, may_stream, waits_for_memory
+from .stream import Streaming, fence, may_stream, waits_for_memory
 
 HEAD = "define i32 @{name}(ptr noalias readonly %args, ptr noalias readonly %grid, i64 %first, i64 %last, ptr noalias %arena, ptr noalias %fault)"
 
@@ -71,10 +71,10 @@ def lower_kernel(
         lowerings.append(FunctionLowering(b, together.kernel, together.schedules, arena, target.vector_bits))
     grid = _read_launch(b, kernel, lowerings)
     entry = b.section()
-    for lowering in lowerings:
-        lowering.entry = entry
-        lowering.streams_from = target.last_cache if may_stream(kernel, target) else None
-        lowering.at_once = together.programs if together and lowering is not fl else 1
+    if may_stream(kernel, target):
+        for lowering in lowerings:
+            at_once = together.programs if together and lowering is not fl else 1
+            lowering.streaming = Streaming(entry, target.last_cache, at_once)
     programs = _Programs(b, grid, order)
     begin(fl, fl.schedule.deferred)
     if together:

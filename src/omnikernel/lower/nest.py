@@ -64,7 +64,6 @@ class Nest:
         self.masked = masked
         self.repeat = repeat
         self.streams = streams
-        self.spare = 0  # what was written a second time, of which a run of the nest does but one
 
     # --- loops -----------------------------------------------------------------------------------------------------------
 
@@ -155,7 +154,7 @@ class Nest:
                 return chunk(on, carried, True, make)
 
             def border() -> Sequence[LValue]:
-                if make is not step:
+                if make is not step:  # what it makes is the start of all lanes
                     return chunk(off, carried, False, make)
                 return self._border(base, b.add(base, b.integer(I64, self.lanes)), carried, tested)
 
@@ -222,10 +221,9 @@ class Nest:
         """A chunk whose stores go past the caches, to addresses that are multiples of `size`."""
 
         def stored(i: LValue, carried: list[LValue]) -> Sequence[LValue]:
-            before, self.ev.past_caches = self.b._next, size
+            self.ev.past_caches = size
             made = chunk(i, carried)
             self.ev.past_caches = 0
-            self.spare += self.b._next - before
             return made
 
         return stored

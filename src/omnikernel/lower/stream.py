@@ -8,11 +8,13 @@ twice where a kernel waits for memory, and which of the two runs is decided once
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 from math import prod
 
 from ..ir.tile import Kernel, Op, walk
 from ..ir.types import shape_of
-from ..llvm.emit import I64, LType, LValue
+from ..llvm.emit import I64, LType, LValue, Section
 from .evaluate import pointee_memory
 from .function import FunctionLowering
 from .lanes import Target
@@ -27,6 +29,23 @@ def waits_for_memory(kernel: Kernel) -> bool:
         or (name.startswith("math.") and name not in _CHEAP)
         for name in _names(kernel)
     )
+
+
+@dataclass(slots=True)
+class Streaming:
+    """Stores of a launch that may go past the caches.
+
+    Attributes:
+        entry: a place after the grid is read, before the first program.
+        least: bytes that a launch writes beyond which they do.
+        at_once: programs that one run of the body is for.
+        decided: whether they do, for each of them.
+    """
+
+    entry: Section
+    least: int
+    at_once: int
+    decided: list[LValue] = field(default_factory=list)
 
 
 def may_stream(kernel: Kernel, target: Target) -> bool:
@@ -47,30 +66,24 @@ def streams(fl: FunctionLowering, ops: Sequence[Op]) -> LValue | None:
 
     Only a store of its own, of every program's, to an array that the kernel does not read: what is read back is in a cache.
     """
-    if (
-        fl.streams_from is None
-        or fl.entry is None
-        or len(ops) != 1
-        or fl.trips != 1
-        or ops[0] not in fl.schedule.repeatable
-    ):
+    streaming = fl.streaming
+    if streaming is None or len(ops) != 1 or fl.trips != 1 or ops[0] not in fl.schedule.repeatable:
         return None
     pointer = ops[0].operands[0]
-    bytes_each = prod(shape_of(pointer.type)) * LType(pointee_memory(pointer)).bits // 8 // fl.at_once
+    bytes_each = prod(shape_of(pointer.type)) * LType(pointee_memory(pointer)).bits // 8 // streaming.at_once
     b = fl.b
-    with b.within(fl.entry):
+    with b.within(streaming.entry):
         programs = b.mul(b.mul(*(b.cast("zext", g, "i64") for g in fl.grid[:2])), b.cast("zext", fl.grid[2], "i64"))
-        past = b.icmp("ugt", programs, b.integer(I64, max(1, fl.streams_from // max(1, bytes_each))))
-    fl.streaming.append(past)
+        past = b.icmp("ugt", programs, b.integer(I64, max(1, streaming.least // max(1, bytes_each))))
+    streaming.decided.append(past)
     return past
 
 
 def fence(fl: FunctionLowering) -> None:
     """Before the function returns: what was stored past the caches is seen by other threads."""
     b = fl.b
-    if fl.streaming:
-        any_past = fl.streaming[0]
-        for past in fl.streaming[1:]:
-            any_past = b.or_(any_past, past)
-        b.module.declare("llvm.x86.sse.sfence", "void", [])
-        b.when(any_past, lambda: b.line("call void @llvm.x86.sse.sfence()"))
+    if fl.streaming is None or not fl.streaming.decided:
+        return
+    any_past = reduce(b.or_, fl.streaming.decided)
+    b.module.declare("llvm.x86.sse.sfence", "void", [])
+    b.when(any_past, lambda: b.line("call void @llvm.x86.sse.sfence()"))

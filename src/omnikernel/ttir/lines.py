@@ -118,7 +118,7 @@ class LineReader(Reader, ABC):
         try:
             normalise(name, attributes)
         except (ValueError, KeyError):
-            return None
+            return None  # read by tokens, which says what is wrong and where
         attributes = {**DEFAULTS.get(name, {}), **attributes}
         said = self._said[words] = _Said(name, 1 if plain[1] else 0, form, braces, {braces: attributes})
         return said
