@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from placed import after_line
 
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
-from placed import after_line  # noqa: E402
 from three_ways import check  # noqa: E402
 
 pytestmark = pytest.mark.skipif("cpu" not in triton.backends.backends, reason="the package is not installed")
