@@ -17,7 +17,7 @@ CHECKED := src tests examples benchmarks tools
 
 .PHONY: help demo test bench fuzz lint lint-rules lint-format lint-types tour clean
 help:
-	@echo "make demo       five kernels on NumPy arrays, compiled on this CPU: a table"
+	@echo "make demo       six kernels on NumPy arrays, compiled on this CPU: a table"
 	@echo "make test       the tests (installs torch and jax too)"
 	@echo "make bench      against torch, torch.compile, NumPy and the interpreter: table, JSON, plot"
 	@echo "make fuzz N=1000 new random programs, compiled against the reference (SEED=... repeats)"

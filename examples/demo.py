@@ -1,4 +1,4 @@
-"""The five kernels on NumPy arrays, compiled on this CPU: right, and how fast.  `make demo` runs this.
+"""The six kernels on NumPy arrays, compiled on this CPU: right, and how fast.  `make demo` runs this.
 
 Every result is compared with NumPy in float64. Times are medians of warm calls. Triton's own interpreter is measured
 in a second process, on a smaller input, and scaled by the amount of work: at full size it takes minutes.
