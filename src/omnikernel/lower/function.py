@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UnsupportedOp
 from ..ir.ops import SCHEMA
-from ..ir.tile import Block, Constant, Kernel, Op, Region, Value
+from ..ir.tile import Block, Constant, Kernel, Op, Region, Value, walk
 from ..ir.types import Pointer, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I32, I64, PTR, Builder, LType, LValue, Section
 from ..passes.schedule import Keep, Schedule, is_lazy
@@ -118,6 +118,7 @@ class FunctionLowering:
         self.cost = 0.0
         self.trips = 1.0
         self.streaming: Streaming | None = None  # where stores may go past the caches
+        self.product_tile = _product_tile(kernel)
         self._varies: dict[tuple[Value, Index], bool] = {}
         self._constants: dict[Constant, Buffer] = {}
 
@@ -420,6 +421,14 @@ class FunctionLowering:
                 self.bind(result, self.materialise(result))
             elif kept is Keep.FIRST:
                 self.pending.append(result)
+
+
+def _product_tile(kernel: Kernel) -> int:
+    """The elements of the largest tile of a kernel with products of tiles; 0 for any other kernel."""
+    ops = [op for function in kernel.functions for op in walk(function.body)]
+    if not any(op.name == "tt.dot" for op in ops):
+        return 0
+    return max(prod(shape_of(result.type)) for op in ops for result in op.results)
 
 
 def lower_scalar(fl: FunctionLowering, op: Op) -> None:

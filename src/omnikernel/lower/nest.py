@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
+from typing import TYPE_CHECKING
 
 from ..llvm.emit import I64, LType, LValue
 from .beyond import Beyond, confined
@@ -19,9 +20,24 @@ from .evaluate import Buffer, Evaluator, pointee_memory
 from .index import ZERO, Index, Ix
 from .linear import arithmetic_step
 
+if TYPE_CHECKING:
+    from .function import FunctionLowering
+
 # The lanes of a chunk. One number for every machine, since the order of a sum depends on it; LLVM splits it into the
 # registers there are, and several of them in flight hide the latency of each.
 LANES = 32
+
+# Kernels with products have shorter chunks, since their time is in the products: LLVM takes as long for a chunk as it has
+# registers, and flash attention compiles in nine tenths of the time. Shortest are those of nests over a tile that has
+# at most this part of the elements of the largest.
+SMALL = 1 / 16
+
+
+def chunk_lanes(fl: FunctionLowering, shape: Sequence[int]) -> int:
+    """The most lanes of a chunk of a nest over a shape."""
+    if not fl.product_tile:
+        return LANES
+    return LANES // 4 if prod(shape) <= SMALL * fl.product_tile else LANES // 2
 
 
 class Nest:
@@ -56,7 +72,7 @@ class Nest:
         self.b = ev.b
         self.shape = tuple(shape)
         self.lane_dim = lane_dim
-        self.lanes = min(self.shape[lane_dim], LANES) if lane_dim >= 0 else 0
+        self.lanes = min(self.shape[lane_dim], chunk_lanes(ev.function, shape)) if lane_dim >= 0 else 0
         self.roots = roots
         self.masks = masks
         self.aligned = aligned
