@@ -63,11 +63,11 @@ def scaled(p: Num, n: Num) -> Num:
     if instruction:
         return p.new(instruction)
     bits, bias = (52, 1023) if p.is_double else (23, 127)
-    # The low bits of m + 1.5 * 2^bits + bias are m + bias: shifted into place they are the number 2^m.
-    magic = 1.5 * 2.0**bits + bias
-    first = n.mad(0.5, magic)
-    second = (n - (first - magic)) + magic
-    return (p * (first.bits() << bits).real()) * (second.bits() << bits).real()
+    # The low bits of n + 1.5 * 2^bits + 2 bias are n + 2 bias. Its halves, shifted into place, are numbers 2^m.
+    both = (n + (1.5 * 2.0**bits + 2 * bias)).bits()
+    first = both.shift_down(1)
+    second = both - first
+    return (p * (first << bits).real()) * (second << bits).real()
 
 
 def scaled_normal(p: Num, n: Num) -> Num:
