@@ -20,6 +20,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -27,8 +28,14 @@ import llvmlite.binding as llvm
 from ..elf import undefined_symbols
 from ..errors import UnresolvedSymbol
 from ..lower.lanes import LAST_CACHE, Target
+from ..relocatable import merge
+from .pieces import divided
+from .threads import objects
 
 _LOCK = threading.Lock()
+
+# Where two object files, which are ELF on Linux, can be made one.
+MERGED = ("x86_64", "aarch64")
 
 
 # Switches of LLVM's code generation, while it is ours.
@@ -117,8 +124,8 @@ def _machine(target: Target) -> Any:
     )
 
 
-def _optimised(text: str, machine: Any) -> Any:
-    module = llvm.parse_assembly(text)
+def _optimised(text: str, machine: Any, context: Any = None) -> Any:
+    module = llvm.parse_assembly(text, context)
     module.verify()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
     passes = llvm.create_new_function_pass_manager()
@@ -130,15 +137,26 @@ def _optimised(text: str, machine: Any) -> Any:
     return module
 
 
+def _prepared(text: str, target: Target) -> tuple[Any, Any]:
+    """A machine and a module for it, of a context of its own: another thread may work on others meanwhile."""
+    machine = _machine(target)
+    return machine, _optimised(text, machine, llvm.create_context())
+
+
 def compile_object(text: str, target: Target) -> bytes:
     """Compile LLVM IR text to relocatable object code.
 
     Raises:
         UnresolvedSymbol: the code calls a function that this process cannot provide (checked for the host only).
     """
+    architecture, *system = target.triple.split("-")
+    pieces = divided(text) if "linux" in system and architecture in MERGED else [text]
     with _quick_codegen():
-        machine = _machine(target)
-        data: bytes = machine.emit_object(_optimised(text, machine))
+        if len(pieces) == 1:
+            machine = _machine(target)
+            data: bytes = machine.emit_object(_optimised(text, machine))
+        else:
+            data = merge(objects([partial(_prepared, piece, target) for piece in pieces]))
         if target == host_target():
             missing = [name for name in undefined_symbols(data) if llvm.address_of_symbol(name) is None]
             if missing:

@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 LANES = 32
 
 # Kernels with products have shorter chunks, since their time is in the products: LLVM takes as long for a chunk as it has
-# registers, and flash attention compiles in nine tenths of the time. Shortest are those of nests over a tile that has
-# at most this part of the elements of the largest.
+# registers. Shortest are those of nests over a tile that has at most this part of the elements of the largest.
 SMALL = 1 / 16
 
 
-def chunk_lanes(fl: FunctionLowering, shape: Sequence[int]) -> int:
-    """The most lanes of a chunk of a nest over a shape."""
-    if not fl.product_tile:
+def chunk_lanes(fl: FunctionLowering, shape: Sequence[int], in_order: bool) -> int:
+    """The most lanes of a chunk of a nest over a shape; `in_order` where lanes must be combined in the one order."""
+    if in_order or not fl.product_tile:
         return LANES
     return LANES // 4 if prod(shape) <= SMALL * fl.product_tile else LANES // 2
 
@@ -55,6 +54,7 @@ class Nest:
         masked: bool = False,
         repeat: Callable[[LValue], None] | None = None,
         streams: LValue | None = None,
+        in_order: bool = False,
     ) -> None:
         """
         Args:
@@ -67,12 +67,13 @@ class Nest:
             masked: a step does nothing where all `masks` are off.
             streams: whether the store through `aligned` goes past the caches; None where it never does.
             repeat: what else a chunk does than to change what is carried, done for all chunks after one, in its place.
+            in_order: what is carried depends on the order in which lanes are combined, which is that of `LANES`.
         """
         self.ev = ev
         self.b = ev.b
         self.shape = tuple(shape)
         self.lane_dim = lane_dim
-        self.lanes = min(self.shape[lane_dim], chunk_lanes(ev.function, shape)) if lane_dim >= 0 else 0
+        self.lanes = min(self.shape[lane_dim], chunk_lanes(ev.function, shape, in_order)) if lane_dim >= 0 else 0
         self.roots = roots
         self.masks = masks
         self.aligned = aligned

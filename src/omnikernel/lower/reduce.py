@@ -69,6 +69,12 @@ def ops_of_operands(op: Op) -> list[str] | None:
     return names
 
 
+def in_any_order(op: Op) -> bool:
+    """Whether the result does not depend on the order of the elements: all but sums and products of floats."""
+    names = ops_of_operands(op)
+    return neutral(op) is not None and not {"arith.addf", "arith.mulf"} & set(names or ())
+
+
 def neutral(op: Op) -> list[int] | None:
     """The bits of each operand's neutral element; None where the region is more than an operation of its own for each."""
     names = ops_of_operands(op) or []
@@ -210,7 +216,8 @@ class _Reduction:
         if not self.innermost:
             dim = choose_lane_dim(self.ev, self.shape, self.roots, lambda _: [], self.others)
         repeat = self.keep_again if self.kept else None
-        self.nest = Nest(self.ev, self.shape, dim, self.roots, lambda _: [], repeat=repeat)
+        in_order = self.innermost and not in_any_order(op)
+        self.nest = Nest(self.ev, self.shape, dim, self.roots, lambda _: [], repeat=repeat, in_order=in_order)
         self.index = shape_index(self.shape)
 
     def roots(self, index: Index) -> list[tuple[Value, Index]]:
