@@ -118,7 +118,7 @@ class FunctionLowering:
         self.cost = 0.0
         self.trips = 1.0
         self.streaming: Streaming | None = None  # where stores may go past the caches
-        self.product_tile = _product_tile(kernel)
+        self.products, self.product_tile = _products(kernel)
         self._varies: dict[tuple[Value, Index], bool] = {}
         self._constants: dict[Constant, Buffer] = {}
 
@@ -423,12 +423,11 @@ class FunctionLowering:
                 self.pending.append(result)
 
 
-def _product_tile(kernel: Kernel) -> int:
-    """The elements of the largest tile of a kernel with products of tiles; 0 for any other kernel."""
+def _products(kernel: Kernel) -> tuple[int, int]:
+    """How many products of tiles a kernel has, and the elements of its largest tile; 0 and 0 without products."""
     ops = [op for function in kernel.functions for op in walk(function.body)]
-    if not any(op.name == "tt.dot" for op in ops):
-        return 0
-    return max(prod(shape_of(result.type)) for op in ops for result in op.results)
+    products = sum(op.name == "tt.dot" for op in ops)
+    return products, max(prod(shape_of(result.type)) for op in ops for result in op.results) if products else 0
 
 
 def lower_scalar(fl: FunctionLowering, op: Op) -> None:
