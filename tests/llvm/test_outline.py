@@ -143,3 +143,42 @@ def test_registers_and_masks_are_not_passed() -> None:
             b.loop(b.integer(I64, 0), m, 1, [], lambda i, _: stores(b, bits))
 
     assert not calls(function(write))
+
+
+def test_a_long_function_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops that appear once become functions until they are as long as what is left; a short one stays whole."""
+    import numpy as np
+
+    def write(b: Builder) -> None:
+        m, n = numbers(b)
+        for number, rounds in ((m, 30), (n, 31), (m, 32), (n, 33)):
+            add_up(b, A, number, rounds)
+
+    assert not calls(function(write))
+    monkeypatch.setattr("omnikernel.llvm.outline.LARGE", 0)
+    module = function(write)
+    assert len(calls(module)) == 2
+    loaded = load_object(compile_object(module.text, host_target()), "f")
+    a = np.zeros(1, np.int64)
+    function_at(loaded.address)(a.ctypes.data, 0, 2, 3, 0, 0)
+    assert a[0] == 28 * (2 * (30 + 32) + 3 * (31 + 33))
+
+
+def test_a_loop_that_something_else_needs_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose result is read after it."""
+    monkeypatch.setattr("omnikernel.llvm.outline.LARGE", 0)
+
+    def sums(b: Builder) -> None:
+        m, _ = numbers(b)
+        for array in (A, LValue("%b", PTR)):
+
+            def trip(i: LValue, carried: list[LValue], array: LValue = array) -> list[LValue]:
+                total = carried[0]
+                for _ in range(LEAST + (array is A)):
+                    total = b.add(total, b.load(I64, array, 8))
+                return [total]
+
+            (total,) = b.loop(b.integer(I64, 0), m, 1, [b.integer(I64, 0)], trip)
+            b.store(total, array, 8)
+
+    assert not calls(function(sums))

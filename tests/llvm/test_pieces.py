@@ -65,7 +65,7 @@ def answers(data: bytes, name: str = "f") -> list[int]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small modules are divided, too."""
-    monkeypatch.setattr(pieces, "LEAST", 0)
+    monkeypatch.setattr(pieces, "LARGE", 0)
 
 
 @pytest.mark.usefixtures("small")

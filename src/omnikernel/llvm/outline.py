@@ -1,4 +1,5 @@
-"""Loops of a function that are the same but for what they read become one function, called in their places.
+"""Loops of a function become functions, called in their places: those that are the same but for what they read, and in
+a long function some others, so that two threads have as much to compile.
 
 Triton inlines what a kernel calls, and kernels treat trips before an edge and those at it in loops of their own, so the
 same nests over tiles are written out several times. LLVM takes some 40 microseconds for an instruction: flash attention
@@ -18,6 +19,9 @@ from .values import LType
 
 # Lines that a function must save. LLVM takes as long for one that is empty.
 LEAST = 24
+
+# Characters of a function from which two threads compile it.
+LARGE = 40_000
 
 # Characters are spelled out: a set of them is looked up in a table, \w is not.
 _NAME = re.compile(r"(%[A-Za-z0-9_.?]+)")
@@ -131,7 +135,8 @@ def outline(
         region = _Region(loop, places[f"{loop.head}:"], places[f"{loop.done}:"])
         by_size[region.size].append(region)
     groups = [by_size[size] for size in sorted(by_size, reverse=True) if _pays(len(by_size[size]), size)]
-    if not groups:
+    large = sum(map(len, lines)) >= LARGE
+    if not groups and not large:
         return list(lines), []
     body = _Body(lines)
     promoted = set(_promoted(slots))
@@ -142,7 +147,10 @@ def outline(
 
     functions: list[str] = []
     calls: dict[int, tuple[int, list[str]]] = {}
-    for number, copies in enumerate(_chosen(body, groups, passes)):
+    chosen = _chosen(body, groups, passes)
+    if large:
+        chosen += _balancing(body, [r for size in sorted(by_size, reverse=True) for r in by_size[size]], chosen, passes)
+    for number, copies in enumerate(chosen):
         name = f"{prefix}{number}"
         functions.append(_function(body, copies[0], name, types, attributes))
         for copy in copies:
@@ -177,16 +185,44 @@ def _chosen(body: _Body, groups: Iterable[Sequence[_Region]], passes: Callable[[
             if not any(region.overlaps(other) for other in taken):
                 alike[body.shape(region)].append(region)
         for shape, regions in alike.items():
-            # A loop with a return in it is not left by its end alone.
-            if _pays(len(regions), regions[0].size) and not ("\n  ret" in shape or "\n  unreachable" in shape):
+            if _pays(len(regions), regions[0].size) and not _leaves(shape):
                 for copies in _equal(body, regions, passes):
-                    chosen.append(copies)
-                    taken += (copy.region for copy in copies)
+                    if _pays(len(copies), copies[0].region.size):
+                        chosen.append(copies)
+                        taken += (copy.region for copy in copies)
     return chosen
 
 
-def _equal(body: _Body, regions: Iterable[_Region], passes: Callable[[str], bool]) -> Iterator[Sequence[_Copy]]:
-    """Sets of regions that are the same but for what they read; all of one size."""
+def _leaves(shape: str) -> bool:
+    """Whether a loop with this text has a return in it: it is not left by its end alone."""
+    return "\n  ret" in shape or "\n  unreachable" in shape
+
+
+def _balancing(
+    body: _Body, regions: Iterable[_Region], chosen: Iterable[Sequence[_Copy]], passes: Callable[[str], bool]
+) -> list[Sequence[_Copy]]:
+    """Loops that appear once, until what is left of the function is no longer than all functions made of it.
+
+    Args:
+        regions: all loops, the largest first.
+        chosen: those that are functions already.
+    """
+    taken = [copy.region for copies in chosen for copy in copies]
+    made = sum(copies[0].region.size for copies in chosen)
+    left = len(body.lines) - sum(region.size for region in taken)
+    single: list[Sequence[_Copy]] = []
+    for region in regions:
+        fits = LEAST <= region.size <= (left - made) // 2
+        if fits and not any(region.overlaps(other) for other in taken) and not _leaves(body.shape(region)):
+            for copies in _equal(body, [region], passes):
+                single.append(copies)
+                taken.append(region)
+                left, made = left - region.size, made + region.size
+    return single
+
+
+def _equal(body: _Body, regions: Iterable[_Region], passes: Callable[[str], bool]) -> Iterable[Sequence[_Copy]]:
+    """Sets of regions that are the same but for what they read, of those that may be functions; all of one size."""
     equal: defaultdict[tuple[int, ...], list[_Copy]] = defaultdict(list)
     for region in regions:
         inside = body.defined(region)
@@ -194,9 +230,7 @@ def _equal(body: _Body, regions: Iterable[_Region], passes: Callable[[str], bool
             order, outside = body.numbered(region, inside)
             if all(map(passes, outside)):
                 equal[order].append(_Copy(region, outside))
-    for copies in equal.values():
-        if _pays(len(copies), copies[0].region.size):
-            yield copies
+    return equal.values()
 
 
 def _function(body: _Body, copy: _Copy, name: str, types: Mapping[str, LType], attributes: str) -> str:

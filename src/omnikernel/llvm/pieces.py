@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-# Characters of text from which two threads pay: LLVM takes about a microsecond for each, and some milliseconds more for a
-# second module.
-LEAST = 40_000
+from .outline import LARGE
 
 _NAMED = re.compile(r"@([A-Za-z0-9_.$]+)")
 _INTERNAL = "define internal "
@@ -20,7 +18,7 @@ _INTERNAL = "define internal "
 
 def divided(text: str) -> list[str]:
     """The text of two modules that do the same work together, or the text itself."""
-    if len(text) < LEAST:
+    if len(text) < LARGE:
         return [text]
     functions, rest = _functions(text)
     shared = [line for line in rest if line.startswith("@") and " = private unnamed_addr constant " not in line]
