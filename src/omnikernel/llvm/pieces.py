@@ -40,7 +40,7 @@ def _functions(text: str) -> tuple[list[str], list[str]]:
 
 
 def _balanced(functions: Sequence[str]) -> list[list[str]]:
-    """Two lists of about the same length of text, in the order they have; the first has all that others may call."""
+    """Two lists of about the same length of text; the first has all that others may call."""
     first = [f for f in functions if not f.startswith(_INTERNAL)]
     second: list[str] = []
     for function in sorted((f for f in functions if f.startswith(_INTERNAL)), key=len, reverse=True):
