@@ -10,12 +10,12 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
+from . import elf
+
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 
-_NULL, _SYMTAB, _STRTAB, _RELA, _NOBITS, _REL, _GROUP = 0, 2, 3, 4, 8, 9, 17  # SHT_*
+_NULL, _STRTAB, _RELA, _NOBITS, _REL, _GROUP = 0, 3, 4, 8, 9, 17  # SHT_*
 _ADDRSIG = 0x6FFF4C03  # SHT_LLVM_ADDRSIG: numbers of symbols, for linkers that fold equal functions
 _UNDEFINED, _RESERVED = 0, 0xFF00  # SHN_UNDEF, SHN_LORESERVE
 _LOCAL, _HIDDEN, _NOTYPE = 0, 2, 0  # STB_LOCAL, STV_HIDDEN, STT_NOTYPE
@@ -24,14 +24,10 @@ _STACK_NOTE = b".note.GNU-stack"
 
 @dataclass(frozen=True, slots=True)
 class _Section:
+    """A section with its name; in the header the fields for names and places are those of the file it is from."""
+
     name: bytes
-    kind: int
-    flags: int
-    link: int
-    info: int
-    align: int
-    entry: int
-    size: int
+    header: elf.Section
     data: bytes
 
 
@@ -68,32 +64,28 @@ def merge(files: Sequence[bytes]) -> bytes:
 
 
 def _read(data: bytes) -> _Object:
-    if data[:6] != b"\x7fELF\x02\x01":
+    if not elf.is_elf64(data):
         raise ValueError("not an ELF64 little-endian file")
-    identity, kind, machine, _, _, _, table, flags, _, _, _, size, count, names = _HEADER.unpack_from(data)
+    identity, kind, machine, _, _, _, _, flags, *_, names = elf.HEADER.unpack_from(data)
     if kind != 1:  # ET_REL
         raise ValueError(f"not a relocatable file: type {kind}")
-    rows = [_SECTION.unpack_from(data, table + i * size) for i in range(count)]
-    strings = rows[names][4]
+    headers = elf.sections(data)
     sections = []
-    for name, kind, flags_, _, start, length, link, info, align, each in rows:
-        if kind in (_REL, _GROUP):
-            raise ValueError(f"section {_text(data, strings + name)!r} has a type that is not read: {kind}")
-        content = b"" if kind in (_NULL, _NOBITS) else data[start : start + length]
-        sections.append(_Section(_text(data, strings + name), kind, flags_, link, info, align, each, length, content))
+    for header in headers:
+        name = elf.text(data, headers[names].start + header.name)
+        if header.kind in (_REL, _GROUP):
+            raise ValueError(f"section {name.decode()} has a type that is not read: {header.kind}")
+        content = b"" if header.kind in (_NULL, _NOBITS) else data[header.start : header.start + header.size]
+        sections.append(_Section(name, header, content))
     return _Object(identity, machine, flags, tuple(sections), tuple(_symbols(sections)))
 
 
 def _symbols(sections: Sequence[_Section]) -> Iterator[_Symbol]:
     for table in sections:
-        if table.kind == _SYMTAB:
-            strings = sections[table.link].data
+        if table.header.kind == elf.SYMTAB:
+            strings = sections[table.header.link].data
             for name, info, other, section, value, size in _SYMBOL.iter_unpack(table.data):
-                yield _Symbol(_text(strings, name), info >> 4, info & 15, other & 3, section, value, size)
-
-
-def _text(data: bytes, at: int) -> bytes:
-    return data[at : data.index(b"\0", at)]
+                yield _Symbol(elf.text(strings, name), info >> 4, info & 15, other & 3, section, value, size)
 
 
 # --- writing -------------------------------------------------------------------------------------------------------------
@@ -108,32 +100,38 @@ def _written(objects: Sequence[_Object]) -> bytes:
     symbols, numbers = _numbered(objects, places)
     for number, o in enumerate(objects):
         for at, section in enumerate(o.sections):
-            if section.kind == _RELA and at in places[number]:
+            if section.header.kind == _RELA:
                 here = places[number][at]
                 data = b"".join(
                     _RELOCATION.pack(offset, numbers[number][info >> 32] << 32 | info & 0xFFFFFFFF, addend)
                     for offset, info, addend in _RELOCATION.iter_unpack(section.data)
                 )
-                sections[here] = replace(section, link=table, info=places[number][section.info], data=data)
+                header = section.header._replace(link=table, info=places[number][section.header.info])
+                sections[here] = replace(section, header=header, data=data)
     strings = _Strings()
     rows = b"".join(
         _SYMBOL.pack(strings.place(s.name), s.binding << 4 | s.kind, s.visibility, s.section, s.value, s.size)
         for s in symbols
     )
     local = sum(s.binding == _LOCAL for s in symbols)
-    sections.append(_Section(b".symtab", _SYMTAB, 0, table + 1, local, 8, _SYMBOL.size, len(rows), rows))
-    sections.append(_Section(b".strtab", _STRTAB, 0, 0, 0, 1, 0, len(strings.data), bytes(strings.data)))
+    header = elf.Section(0, elf.SYMTAB, 0, 0, 0, len(rows), table + 1, local, 8, _SYMBOL.size)
+    sections.append(_Section(b".symtab", header, rows))
+    sections.append(_strings(b".strtab", bytes(strings.data)))
     return _file(first, sections)
+
+
+def _strings(name: bytes, data: bytes) -> _Section:
+    return _Section(name, elf.Section(0, _STRTAB, 0, 0, 0, len(data), 0, 0, 1, 0), data)
 
 
 def _laid_out(objects: Sequence[_Object]) -> tuple[list[_Section], list[dict[int, int]]]:
     """The sections of all, but the tables that are made anew, and for each file where its sections are now."""
-    sections = [_Section(b"", _NULL, 0, 0, 0, 0, 0, 0, b"")]
+    sections = [_Section(b"", elf.Section(*[0] * len(elf.Section._fields)), b"")]
     places: list[dict[int, int]] = []
     for number, o in enumerate(objects):
         place = {_UNDEFINED: _UNDEFINED}
         for at, section in enumerate(o.sections):
-            made_anew = section.kind in (_NULL, _SYMTAB, _STRTAB, _ADDRSIG)
+            made_anew = section.header.kind in (_NULL, elf.SYMTAB, _STRTAB, _ADDRSIG)
             if not made_anew and not (number and section.name == _STACK_NOTE):
                 place[at] = len(sections)
                 sections.append(section)
@@ -197,20 +195,18 @@ class _Strings:
 
 def _file(like: _Object, sections: Sequence[_Section]) -> bytes:
     names = _Strings()
+    places = [names.place(section.name) for section in sections]
+    places.append(names.place(b".shstrtab"))
     rows: list[bytes] = []
-    data = bytearray(_HEADER.size)
-    for section in [*sections, _Section(b".shstrtab", _STRTAB, 0, 0, 0, 1, 0, 0, b"")]:
-        name = names.place(section.name)
-        content = bytes(names.data) if section.name == b".shstrtab" else section.data
-        data += bytes(-len(data) % max(1, section.align))
-        size = section.size if section.kind == _NOBITS else len(content)
-        place = (0, len(data) if section.kind else 0, size)
-        rest = (section.link, section.info, section.align, section.entry)
-        rows.append(_SECTION.pack(name, section.kind, section.flags, *place, *rest))
-        data += content
+    data = bytearray(elf.HEADER.size)
+    for name, section in zip(places, [*sections, _strings(b".shstrtab", bytes(names.data))], strict=True):
+        data += bytes(-len(data) % max(1, section.header.align))
+        start = len(data) if section.header.kind else 0
+        rows.append(elf.SECTION.pack(*section.header._replace(name=name, start=start)))
+        data += section.data
     data += bytes(-len(data) % 8)
     table = len(data)
     data += b"".join(rows)
-    head = (like.identity, 1, like.machine, 1, 0, 0, table, like.flags, _HEADER.size, 0, 0, _SECTION.size)
-    _HEADER.pack_into(data, 0, *head, len(rows), len(rows) - 1)
+    head = (like.identity, 1, like.machine, 1, 0, 0, table, like.flags, elf.HEADER.size, 0, 0, elf.SECTION.size)
+    elf.HEADER.pack_into(data, 0, *head, len(rows), len(rows) - 1)
     return bytes(data)

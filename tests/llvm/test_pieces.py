@@ -96,10 +96,10 @@ def test_modules_with_state_stay_whole(global_: str) -> None:
 def test_same_code_whoever_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     data = jit.compile_object(text(), jit.host_target())
     with monkeypatch.context() as m:
-        m.setattr(threads, "_processors", lambda: 1)
+        m.setattr(threads, "available_threads", lambda: 1)
         assert jit.compile_object(text(), jit.host_target()) == data
     with monkeypatch.context() as m:
-        m.setattr(threads, "_processors", lambda: 2)
+        m.setattr(threads, "available_threads", lambda: 2)
         m.setattr(threads, "_emit", lambda: None)  # llvmlite keeps its functions elsewhere
         assert jit.compile_object(text(), jit.host_target()) == data
 
@@ -107,7 +107,7 @@ def test_same_code_whoever_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
     with monkeypatch.context() as m:
-        m.setattr(threads, "_processors", lambda: 2)
+        m.setattr(threads, "available_threads", lambda: 2)
         m.setattr(threading.Thread, "start", refuses)
         assert jit.compile_object(text(), jit.host_target()) == data
 
@@ -152,7 +152,7 @@ def test_what_is_not_merged() -> None:
 @pytest.mark.usefixtures("small")
 def test_while_others_use_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that compile, and another library that uses llvmlite's own context under its lock."""
-    monkeypatch.setattr(threads, "_processors", lambda: 2)
+    monkeypatch.setattr(threads, "available_threads", lambda: 2)
     wrong: list[object] = []
 
     def compiles(number: int) -> None:

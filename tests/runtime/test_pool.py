@@ -15,6 +15,7 @@ import handmade as kernels
 import numpy as np
 import pytest
 
+from omnikernel import processors
 from omnikernel.llvm import jit
 from omnikernel.pipeline import Artefact
 from omnikernel.runtime import pool
@@ -151,7 +152,7 @@ def test_cgroup_v2_quota_is_the_smallest_of_the_parents(tmp_path: Path) -> None:
     write(tmp_path / "proc/self/cgroup", "0::/outer/inner\n")
     write(tmp_path / "cg/outer/inner/cpu.max", "max 100000\n")
     write(tmp_path / "cg/outer/cpu.max", "150000 100000\n")
-    assert pool.cgroup_quota(tmp_path / "proc", tmp_path / "cg") == 1.5
+    assert processors.cgroup_quota(tmp_path / "proc", tmp_path / "cg") == 1.5
 
 
 def test_cgroup_v1_quota(tmp_path: Path) -> None:
@@ -159,15 +160,15 @@ def test_cgroup_v1_quota(tmp_path: Path) -> None:
     write(tmp_path / "cg/cpu/a/cpu.cfs_quota_us", "100000\n")
     write(tmp_path / "cg/cpu/a/cpu.cfs_period_us", "50000\n")
     write(tmp_path / "cg/cpu/cpu.cfs_quota_us", "-1\n")
-    assert pool.cgroup_quota(tmp_path / "proc", tmp_path / "cg") == 2.0
+    assert processors.cgroup_quota(tmp_path / "proc", tmp_path / "cg") == 2.0
 
 
 def test_no_quota_means_the_affinity(tmp_path: Path) -> None:
-    assert pool.cgroup_quota(tmp_path, tmp_path) is None
-    assert pool.available_threads(tmp_path, tmp_path) >= 1
+    assert processors.cgroup_quota(tmp_path, tmp_path) is None
+    assert processors.available_threads(tmp_path, tmp_path) >= 1
 
 
 def test_a_quota_limits_the_affinity(tmp_path: Path) -> None:
     write(tmp_path / "proc/self/cgroup", "0::/\n")
     write(tmp_path / "cg/cpu.max", "50000 100000\n")
-    assert pool.available_threads(tmp_path / "proc", tmp_path / "cg") == 1
+    assert processors.available_threads(tmp_path / "proc", tmp_path / "cg") == 1

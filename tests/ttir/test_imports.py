@@ -14,7 +14,7 @@ ROOT = Path(omnikernel.__file__).parent
 
 # The parts from the bottom up; a part imports those of lower rows, and of its own row.
 ROWS = (
-    ("errors", "config", "elf", "relocatable"),
+    ("errors", "config", "elf", "processors", "relocatable"),
     ("ir",),
     ("ttir",),
     ("lower", "passes", "llvm"),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import threading
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from llvmlite.binding import ffi
+
+from ..processors import available_threads
 
 Prepare = Callable[[], tuple[Any, Any]]
 
@@ -30,7 +31,7 @@ def objects(prepare: Sequence[Prepare]) -> list[bytes]:
         RuntimeError: LLVM's message.
     """
     first, *others = works = [_Work(each) for each in prepare]
-    helpers = [_started(work) for work in others] if _processors() > 1 and _emit() else []
+    helpers = [_started(work) for work in others] if available_threads() > 1 and _emit() else []
     try:
         first.run()
     finally:
@@ -98,7 +99,3 @@ def _emit() -> Any:
     except AttributeError:
         return None
     return emit
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
