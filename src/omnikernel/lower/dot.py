@@ -8,18 +8,17 @@ must not fall on the same few sets of the cache, as rows a power of two apart do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.tile import Constant, Op, Value
 from ..ir.types import F32, F64, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I64, LType, LValue
-from .ahead import Ahead, expect, fetch
+from .ahead import Ahead, fetch
 from .bounds import first_off
-from .dot_bytes import multiply_bytes, takes
+from .dot_bytes import BytePair, multiply_bytes, pack_bytes, takes
 from .evaluate import Buffer, Evaluator
 from .function import FunctionLowering, statement
-from .panels import place
+from .panels import pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +34,15 @@ class Blocking:
     def width(self) -> int:
         """Columns of the block."""
         return self.lanes * self.vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The operands of a product as they are multiplied, and the tiles to fetch meanwhile for the loop's next trip."""
+
+    left: Buffer
+    right: Buffer
+    following: tuple[Ahead, ...] = ()
 
 
 def blocking(m: int, n: int, k: int, bits: int, vector_bits: int) -> Blocking:
@@ -59,13 +67,7 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
     assert isinstance(op.result.type, Tensor)
     total = accumulator_type(op)
     narrow = op.result.type.element != total
-    bytes_ = takes(fl, op)
-    left = right = None
-    if bytes_:
-        following = [ahead for v in op.operands[:2] if (ahead := expected(fl, v))]
-    else:
-        (left, before), (right, after) = packed(fl, op, 0, total), packed(fl, op, 1, total, panel(fl, op, total))
-        following = [ahead for ahead in (before, after) if ahead]
+    pair = pack_bytes(fl, op) if takes(fl, op) else pack_pair(fl, op, total)
     shape = shape_of(op.result.type)
     target = fl.in_place.get(op)
     if target is None or narrow:
@@ -78,21 +80,16 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
             fl.materialise(c_value, Buffer(target.pointer, shape, element_of(c_value.type), wide=True))
         else:
             fl.materialise(c_value, target)
-    if left is None or right is None:
-        multiply_bytes(fl, op, target, zero, following)
+    if isinstance(pair, BytePair):
+        multiply_bytes(fl, pair, target, zero)
     elif len(shape) == 2:
-        multiply(fl, left, right, target, total, zero, following, seen(fl, op))
+        multiply(fl, pair, target, total, zero, seen(fl, op))
     else:
-        multiply_each(fl, left, right, target, total, zero)
+        multiply_each(fl, pair, target, total, zero)
     if narrow:
         fl.bind(op.result, round_result(fl, op, target))
     else:
         fl.bind(op.result, target)
-
-
-def expected(fl: FunctionLowering, value: Value) -> Ahead | None:
-    """The tile that the loop around a product will load for an operand next."""
-    return None if isinstance(fl.bindings.get(value), Buffer) else expect(fl, value)
 
 
 def seen(fl: FunctionLowering, op: Op) -> tuple[LValue | None, LValue | None]:
@@ -131,37 +128,35 @@ def panel(fl: FunctionLowering, op: Op, total: Scalar) -> int:
     return width if width < n else 0
 
 
+def pack_pair(fl: FunctionLowering, op: Op, total: Scalar) -> Pair:
+    """Both operands of a product in the accumulator's type."""
+    left, before = packed(fl, op, 0, total)
+    right, after = packed(fl, op, 1, total, panel(fl, op, total))
+    return Pair(left, right, (*filter(None, (before, after)),))
+
+
 def packed(fl: FunctionLowering, op: Op, number: int, total: Scalar, panel: int = 0) -> tuple[Buffer, Ahead | None]:
     """An operand in the accumulator's type: row-major, or in panels of columns where it is packed here.
 
     With it comes what is to be fetched for the next trip of the loop.
     """
-    b, value = fl.b, op.operands[number]
+    value = op.operands[number]
     element = element_of(value.type)
     fl.settle([value], shape_of(value.type), keep=False)
     binding = fl.bindings.get(value)
     if isinstance(binding, Buffer) and (binding.wide or element == total):
         return binding, None
     assert isinstance(value.type, Tensor) and isinstance(element, Scalar)
-    wanted = fl.schedule.shared.get((op, number))
-    stays = wanted is not None and wanted.loop is None  # what no trip changes is not loaded again
-    ahead = None if stays else expected(fl, value)
     if element != total and not (element.is_float and total == F32):
         value, element = widened(fl, value, element, total), total
     assert isinstance(value.type, Tensor)
-    where = place(fl, op, number, value.type.size * total.bytes)
-    if where is None:
-        room = fl.buffer(value.type.shape, element, wide=element != total)
-        return fl.materialise(value, replace(room, panel=panel)), ahead
-    room = Buffer(where.pointer, value.type.shape, element, element != total, panel)
+    room = Buffer(fl.arena_pointer, value.type.shape, element, element != total, panel)
 
-    def pack() -> None:
-        fl.materialise(value, room)
+    def make(pointer: LValue) -> None:
+        fl.materialise(value, replace(room, pointer=pointer))
 
-    b.when(b.not_(where.ready), pack)
-    if where.following is None:
-        return room, None
-    return room, ahead and ahead.instead(b, *where.following)
+    pointer, ahead = pack(fl, op, number, value.type.size * total.bytes, make)
+    return replace(room, pointer=pointer), ahead
 
 
 def widened(fl: FunctionLowering, value: Value, element: Scalar, total: Scalar) -> Value:
@@ -189,7 +184,7 @@ def round_result(fl: FunctionLowering, op: Op, sums: Buffer) -> Buffer:
     return fl.materialise(cast.result)
 
 
-def multiply_each(fl: FunctionLowering, left: Buffer, right: Buffer, target: Buffer, total: Scalar, zero: bool) -> None:
+def multiply_each(fl: FunctionLowering, pair: Pair, target: Buffer, total: Scalar, zero: bool) -> None:
     """The products of a batch of matrices, which lie one after the other."""
     b = fl.b
 
@@ -198,29 +193,27 @@ def multiply_each(fl: FunctionLowering, left: Buffer, right: Buffer, target: Buf
             start = b.gep(batch.memory.scalar, batch.pointer, b.mul(number, b.integer(I64, batch.strides[0])))
             return replace(batch, pointer=start, shape=batch.shape[1:])
 
-        multiply(fl, matrix(left), matrix(right), matrix(target), total, zero)
+        multiply(fl, Pair(matrix(pair.left), matrix(pair.right)), matrix(target), total, zero)
         return []
 
-    trips, fl.trips = fl.trips, fl.trips * left.shape[0]
-    b.loop(b.integer(I64, 0), b.integer(I64, left.shape[0]), 1, [], one)
+    trips, fl.trips = fl.trips, fl.trips * pair.left.shape[0]
+    b.loop(b.integer(I64, 0), b.integer(I64, pair.left.shape[0]), 1, [], one)
     fl.trips = trips
 
 
 def multiply(
     fl: FunctionLowering,
-    left: Buffer,
-    right: Buffer,
+    pair: Pair,
     target: Buffer,
     total: Scalar,
     zero: bool,
-    following: Sequence[Ahead] = (),
     seen: tuple[LValue | None, LValue | None] = (None, None),
 ) -> None:
-    """target = left @ right (+ target, unless `zero`), while the `following` tiles are fetched.
+    """target = left @ right (+ target, unless `zero`).
 
     Only the first rows and columns are made where `seen` says how many matter.
     """
-    b = fl.b
+    b, left, right = fl.b, pair.left, pair.right
     (m, k), n = left.shape, right.shape[1]
     scalar = {"f32": "float", "f64": "double"}.get(total.kind, f"i{total.bits}")
     block = blocking(m, n, k, total.bits, fl.vector_bits)
@@ -247,7 +240,7 @@ def multiply(
             sums = [b.load(vector, shifted(c, r * n + v * block.lanes), align) for r, v in cells]
         first = row(left, k, i, b.integer(I64, 0))
         top = b.gep(scalar, right.pointer, b.mul(j, b.integer(I64, k)) if right.panel else j)
-        fetch(b, following, (i, block.rows, m), (j, width, n))
+        fetch(b, pair.following, (i, block.rows, m), (j, width, n))
 
         def steps(kk: LValue, carried: list[LValue]) -> list[LValue]:
             x = b.gep(scalar, first, kk)

@@ -7,14 +7,16 @@ sum, 128 times the sum of the right operand's column, is subtracted beforehand; 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ..ir.tile import Op, Value
+from ..ir.tile import Constant, Op, Value
 from ..ir.types import I8, I32, Tensor, element_of, shape_of
 from ..llvm.emit import I64, Builder, LType, LValue
 from .ahead import Ahead, fetch
 from .dot_tiles import multiply_tiles, takes_tiles
 from .evaluate import Buffer
 from .function import FunctionLowering
+from .panels import pack
 
 BYTES = LType("i8", 64)
 SUMS = LType("i32", 16)
@@ -35,37 +37,61 @@ def _dot_product(b: Builder, sums: LValue, unsigned: LValue, signed: LValue) -> 
     return b.call("llvm.x86.avx512.vpdpbusd.512", SUMS, sums, unsigned, signed)
 
 
-def _bytes(fl: FunctionLowering, value: Value) -> Buffer:
-    """An operand as a row-major tile of bytes of its own."""
+@dataclass(frozen=True, slots=True)
+class BytePair:
+    """The operands of a product of bytes as they are multiplied, and the tiles to fetch meanwhile for the loop's next trip.
+
+    The left one lies row-major, the right one as (K / 4, N, 4). Without tile registers the left one is unsigned, and
+    `excess` is what that adds to the sums of each column.
+    """
+
+    left: LValue
+    right: LValue
+    excess: LValue | None
+    depth: int  # k
+    following: tuple[Ahead, ...]
+
+
+def pack_bytes(fl: FunctionLowering, op: Op) -> BytePair:
+    """Both operands of a product of bytes."""
+    a, b = op.operands[:2]
+    fl.settle([a, b], (), keep=False)
+    (m, k), n = shape_of(a.type), shape_of(op.result.type)[1]
+    tiles = takes_tiles(fl, op)
+    value = a if tiles else _unsigned(fl, a)
+
+    def make_left(pointer: LValue) -> None:
+        fl.materialise(value, Buffer(pointer, (m, k), I8))
+
+    def make_right(pointer: LValue) -> None:
+        _interleave(fl, b, pointer, None if tiles else _behind(fl, pointer, k * n))
+
+    left, before = pack(fl, op, 0, m * k, make_left)
+    right, after = pack(fl, op, 1, k * n + (0 if tiles else 4 * n), make_right)
+    following = (*filter(None, (before, after)),)
+    return BytePair(left, right, None if tiles else _behind(fl, right, k * n), k, following)
+
+
+def _behind(fl: FunctionLowering, pointer: LValue, size: int) -> LValue:
+    return fl.b.gep("i8", pointer, fl.b.integer(I64, size))
+
+
+def _unsigned(fl: FunctionLowering, value: Value) -> Value:
+    """A tile of bytes plus 128."""
     assert isinstance(value.type, Tensor)
-    fl.settle([value], value.type.shape, keep=False)
-    return fl.materialise(value)
+    top = Value(f"{value.name}.top", value.type)
+    moved = Op("arith.xori", (value, top), (Value(f"{value.name}.unsigned", value.type),))
+    fl.definitions[top] = Op("arith.constant", (), (top,), {"value": Constant((0x80,), value.type)})
+    fl.definitions[moved.result] = moved
+    return moved.result
 
 
-def _shifted(fl: FunctionLowering, value: Value) -> LValue:
-    """The left operand plus 128, as unsigned bytes: (M, K)."""
+def _interleave(fl: FunctionLowering, value: Value, woven: LValue, excess: LValue | None) -> None:
+    """The right operand as (K / 4, N, 4) bytes, and 128 times the sum of each of its columns, where that is wanted."""
     b = fl.b
-    buffer = _bytes(fl, value)
-    m, k = buffer.shape
-    lanes = min(64, m * k)
-    moved = fl.buffer((m * k,), I8).pointer
-    type_ = LType("i8", lanes)
-
-    def step(i: LValue) -> None:
-        byte = b.load(type_, b.gep("i8", buffer.pointer, i), 1)
-        b.store(b.xor(byte, b.integer(type_, 0x80)), b.gep("i8", moved, i), 1)
-
-    b.repeat(m * k, lanes, step)
-    return moved
-
-
-def _interleaved(fl: FunctionLowering, value: Value, *, sums: bool = True) -> tuple[LValue, LValue]:
-    """The right operand as (K / 4, N, 4) bytes, and (where `sums`) 128 times the sum of each of its columns."""
-    b = fl.b
-    buffer = _bytes(fl, value)
+    bound = fl.bindings.get(value)
+    buffer = bound if isinstance(bound, Buffer) else fl.materialise(value)
     k, n = buffer.shape
-    woven = fl.buffer((k * n,), I8).pointer
-    excess = fl.buffer((n,), I32).pointer
     row = LType("i8", 16)
     order = [part * 16 + column for column in range(16) for part in range(4)]
 
@@ -78,25 +104,24 @@ def _interleaved(fl: FunctionLowering, value: Value, *, sums: bool = True) -> tu
             b.store(together, b.gep("i8", woven, b.add(b.mul(i, b.integer(I64, n)), b.mul(j, b.integer(I64, 4)))), 1)
             return [_dot_product(b, total, b.integer(BYTES, 0x80), together) for total in carried]
 
-        totals = b.loop(b.integer(I64, 0), b.integer(I64, k), 4, [b.zero(SUMS)] * sums, quad)
-        for total in totals:
-            b.store(total, b.gep("i32", excess, j), 4)
+        totals = b.loop(b.integer(I64, 0), b.integer(I64, k), 4, [b.zero(SUMS)] if excess else [], quad)
+        if excess:
+            b.store(totals[0], b.gep("i32", excess, j), 4)
 
     b.repeat(n, 16, columns)
-    return woven, excess
 
 
-def multiply_bytes(fl: FunctionLowering, op: Op, target: Buffer, zero: bool, following: Sequence[Ahead] = ()) -> None:
-    """target = a @ b (+ target, unless `zero`) in i32, while the `following` tiles are fetched."""
-    b = fl.b
-    m, k = shape_of(op.operands[0].type)
-    n = shape_of(op.result.type)[1]
-    if takes_tiles(fl, op):
-        right, _ = _interleaved(fl, op.operands[1], sums=False)
-        multiply_tiles(fl, _bytes(fl, op.operands[0]).pointer, right, target, k, zero, following)
-        return
-    left = _shifted(fl, op.operands[0])
-    right, excess = _interleaved(fl, op.operands[1])
+def multiply_bytes(fl: FunctionLowering, pair: BytePair, target: Buffer, zero: bool) -> None:
+    """target = a @ b (+ target, unless `zero`) in i32."""
+    if pair.excess is None:
+        multiply_tiles(fl, pair.left, pair.right, target, pair.depth, zero, pair.following)
+    else:
+        _multiply_vectors(fl, pair, pair.excess, target, zero)
+
+
+def _multiply_vectors(fl: FunctionLowering, pair: BytePair, excess: LValue, target: Buffer, zero: bool) -> None:
+    b, k = fl.b, pair.depth
+    m, n = target.shape
     rows, vectors = min(ROWS, m), min(VECTORS, n // 16)
     cells = [(r, v) for r in range(rows) for v in range(vectors)]
 
@@ -111,16 +136,18 @@ def multiply_bytes(fl: FunctionLowering, op: Op, target: Buffer, zero: bool, fol
 
         def steps(kk: LValue, carried: list[LValue]) -> Sequence[LValue]:
             at = b.add(b.mul(kk, b.integer(I64, n)), b.mul(j, b.integer(I64, 4)))
-            columns = [b.load(BYTES, b.gep("i8", right, b.add(at, b.integer(I64, v * 64))), 1) for v in range(vectors)]
+            columns = [
+                b.load(BYTES, b.gep("i8", pair.right, b.add(at, b.integer(I64, v * 64))), 1) for v in range(vectors)
+            ]
             made: list[LValue] = []
             for r in range(rows):
                 from_row = b.add(b.mul(b.add(i, b.integer(I64, r)), b.integer(I64, k)), kk)
-                four = b.splat(b.load(LType("i32"), b.gep("i8", left, from_row), 1), 16)
+                four = b.splat(b.load(LType("i32"), b.gep("i8", pair.left, from_row), 1), 16)
                 unsigned = b.emit(BYTES, f"bitcast {four} to {BYTES}")
                 made += [_dot_product(b, carried[r * vectors + v], unsigned, columns[v]) for v in range(vectors)]
             return made
 
-        fetch(b, following, (i, rows, m), (j, 16 * vectors, n))
+        fetch(b, pair.following, (i, rows, m), (j, 16 * vectors, n))
         sums = b.loop(b.integer(I64, 0), b.integer(I64, k), 4, sums, steps)
         for (r, v), value in zip(cells, sums, strict=True):
             b.store(value, place(r, v), 4)

@@ -22,7 +22,7 @@ from .evaluate import Buffer, Evaluator, evaluate_elementwise, memory_type
 from .index import Add, Bits, Index, operand_index, operand_indices, reshape_index, symbolic_add, symbolic_bits, uniform
 from .lanes import Lanes, is_narrow
 from .memory import OPEN, store_at, store_lanes
-from .nest import Nest, choose_lane_dim, is_cube, shape_index
+from .nest import BYTE_LANES, Nest, choose_lane_dim, is_cube, moves_bytes, shape_index
 from .shape import block_lanes
 from .transpose import crosses, materialise_turned, turns
 
@@ -252,6 +252,7 @@ class FunctionLowering:
         repeatable: bool = False,
         masked: bool = False,
         lane_dim: int | None = None,
+        least_lanes: int = 0,
         streams: LValue | None = None,
     ) -> None:
         """Run a step for every chunk of lanes of a shape.
@@ -265,6 +266,7 @@ class FunctionLowering:
             scalar: element by element, without lanes.
             repeatable: a step may run twice.
             lane_dim: the dimension that lanes run along, where it has been chosen; no matter for a cube.
+            least_lanes: of a chunk, as far as the extent allows.
             masked: a step does nothing where all of the masks are off.
             streams: whether the nest's store goes past the caches; None where it never does.
         """
@@ -291,8 +293,9 @@ class FunctionLowering:
             dim = choose_lane_dim(ev, shape, at(everything), at(stores)) if lane_dim is None else lane_dim
         aligned = at(stores[:1]) if repeatable and not flat else None
         nest = Nest(ev, shape, dim, at(everything), at(masks), aligned, masked=masked, streams=streams)
-        if flat:
-            nest.lanes = min(shape[dim], max(nest.lanes, block_lanes(self, everything)))
+        if dim >= 0:
+            least_lanes = max(least_lanes, block_lanes(self, everything) if flat else 0)
+            nest.lanes = min(shape[dim], max(nest.lanes, least_lanes))
         index = shape_index(shape)
         order = [d for d in range(len(shape)) if d != dim] + ([dim] if dim >= 0 else [])
         before = self.b._next
@@ -311,7 +314,12 @@ class FunctionLowering:
         if turns(self, value, dim):
             materialise_turned(self, value, buffer, dim)
         else:
-            self.nest(type_.shape, [value], lambda ev, index: self.keep_lanes(ev, buffer, value, index), lane_dim=dim)
+            least = BYTE_LANES if moves_bytes(self, value) else 0
+
+            def step(ev: Evaluator, index: Index) -> None:
+                self.keep_lanes(ev, buffer, value, index)
+
+            self.nest(type_.shape, [value], step, lane_dim=dim, least_lanes=least)
         return buffer
 
     def is_wide(self, value: Value) -> bool:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING
 
+from ..ir.tile import Value
+from ..ir.types import Scalar, element_of
 from ..llvm.emit import I64, LType, LValue
 from .beyond import Beyond, confined
 from .bounds import Known, Patterns, Root, Walked, known_chunks, lane_pattern, replaced, walk
@@ -37,6 +39,28 @@ def chunk_lanes(fl: FunctionLowering, shape: Sequence[int], in_order: bool) -> i
     if in_order or not fl.product_tile:
         return LANES
     return LANES // 4 if prod(shape) <= SMALL * fl.product_tile else LANES // 2
+
+
+# Chunks of bytes alone fill as many registers as those of f32 do.
+BYTE_LANES = 64
+
+
+def moves_bytes(fl: FunctionLowering, value: Value) -> bool:
+    """Whether all that a tile is made of, from what is loaded on, are bytes."""
+    seen: set[Value] = set()
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        element = element_of(current.type)
+        if current in seen:
+            continue
+        seen.add(current)
+        if not isinstance(element, Scalar) or element.bits != 8:
+            return False
+        op = None if current in fl.bindings else fl.definition(current)
+        if op is not None and op.name != "tt.load":
+            stack.extend(op.operands)
+    return True
 
 
 class Nest:

@@ -10,12 +10,15 @@ keeps its tiles only if those kept last were found at least once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..ir.tile import Op
+from ..ir.types import I8
 from ..llvm.emit import I64, PTR, Builder, LValue, Module
 from ..passes.shared import Shared
+from .ahead import Ahead, expect
+from .evaluate import Buffer
 from .function import FunctionLowering
 
 MOST_BYTES = 1 << 20  # of the slots of one operand
@@ -34,6 +37,23 @@ class Place:
     pointer: LValue
     ready: LValue
     following: tuple[LValue, LValue] | None = None
+
+
+def pack(
+    fl: FunctionLowering, op: Op, number: int, size: int, make: Callable[[LValue], None]
+) -> tuple[LValue, Ahead | None]:
+    """Where an operand of `size` bytes lies packed, by `make` where it is not yet, and what to fetch for the next trip."""
+    value, wanted = op.operands[number], fl.schedule.shared.get((op, number))
+    bound = isinstance(fl.bindings.get(value), Buffer)
+    stays = wanted is not None and wanted.loop is None  # what no trip changes is not loaded again
+    ahead = None if bound or stays else expect(fl, value)
+    where = place(fl, op, number, size)
+    if where is None:
+        room = fl.buffer((size,), I8).pointer
+        make(room)
+        return room, ahead
+    fl.b.when(fl.b.not_(where.ready), lambda: make(where.pointer))
+    return where.pointer, ahead and where.following and ahead.instead(fl.b, *where.following)
 
 
 def place(fl: FunctionLowering, op: Op, number: int, size: int) -> Place | None:
