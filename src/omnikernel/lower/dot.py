@@ -15,10 +15,11 @@ from ..ir.types import F32, F64, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I64, LType, LValue
 from .ahead import Ahead, fetch
 from .bounds import first_off
+from .dense import loaded, stored
 from .dot_bytes import BytePair, multiply_bytes, pack_bytes, takes
 from .evaluate import Buffer, Evaluator
 from .function import FunctionLowering, statement
-from .panels import pack
+from .panels import Place, following, pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,11 @@ def lower_dot(fl: FunctionLowering, op: Op) -> None:
     narrow = op.result.type.element != total
     pair = pack_bytes(fl, op) if takes(fl, op) else pack_pair(fl, op, total)
     shape = shape_of(op.result.type)
+    zero = is_zero(fl, c_value)
     target = fl.in_place.get(op)
     if target is None or narrow:
-        target = fl.buffer(shape, total, wide=False)
-    zero = is_zero(fl, c_value)
+        memory = stored(fl, op) if zero and not narrow else None
+        target = Buffer(memory, shape, total) if memory else fl.buffer(shape, total)
     binding = fl.bindings.get(c_value)
     if not zero and not (isinstance(binding, Buffer) and binding.pointer == target.pointer):
         fl.settle([c_value], shape, keep=False)
@@ -147,16 +149,26 @@ def packed(fl: FunctionLowering, op: Op, number: int, total: Scalar, panel: int 
     if isinstance(binding, Buffer) and (binding.wide or element == total):
         return binding, None
     assert isinstance(value.type, Tensor) and isinstance(element, Scalar)
+    found = loaded(fl, value, total) if not panel else None
+    if found and found.holds is None:
+        return Buffer(found.pointer, value.type.shape, element), following(fl, op, number)
     if element != total and not (element.is_float and total == F32):
         value, element = widened(fl, value, element, total), total
     assert isinstance(value.type, Tensor)
+    size = value.type.size * total.bytes
     room = Buffer(fl.arena_pointer, value.type.shape, element, element != total, panel)
 
     def make(pointer: LValue) -> None:
         fl.materialise(value, replace(room, pointer=pointer))
 
-    pointer, ahead = pack(fl, op, number, value.type.size * total.bytes, make)
-    return replace(room, pointer=pointer), ahead
+    def pack_it() -> tuple[LValue, Place | None]:
+        return pack(fl, op, number, size, make)
+
+    if found and found.holds is not None:
+        (pointer,) = fl.b.branch(found.holds, lambda: [found.pointer], lambda: [pack_it()[0]])
+        return replace(room, pointer=pointer), following(fl, op, number)
+    pointer, where = pack_it()
+    return replace(room, pointer=pointer), following(fl, op, number, where)
 
 
 def widened(fl: FunctionLowering, value: Value, element: Scalar, total: Scalar) -> Value:

@@ -16,7 +16,7 @@ from .ahead import Ahead, fetch
 from .dot_tiles import multiply_tiles, takes_tiles
 from .evaluate import Buffer
 from .function import FunctionLowering
-from .panels import pack
+from .panels import following, pack
 
 BYTES = LType("i8", 64)
 SUMS = LType("i32", 16)
@@ -66,10 +66,10 @@ def pack_bytes(fl: FunctionLowering, op: Op) -> BytePair:
     def make_right(pointer: LValue) -> None:
         _interleave(fl, b, pointer, None if tiles else _behind(fl, pointer, k * n))
 
-    left, before = pack(fl, op, 0, m * k, make_left)
-    right, after = pack(fl, op, 1, k * n + (0 if tiles else 4 * n), make_right)
-    following = (*filter(None, (before, after)),)
-    return BytePair(left, right, None if tiles else _behind(fl, right, k * n), k, following)
+    left, first = pack(fl, op, 0, m * k, make_left)
+    right, second = pack(fl, op, 1, k * n + (0 if tiles else 4 * n), make_right)
+    tiles_ahead = (following(fl, op, number, where) for number, where in enumerate((first, second)))
+    return BytePair(left, right, None if tiles else _behind(fl, right, k * n), k, (*filter(None, tiles_ahead),))
 
 
 def _behind(fl: FunctionLowering, pointer: LValue, size: int) -> LValue:

@@ -107,6 +107,7 @@ class FunctionLowering:
         self.definitions: dict[Value, Op] = {}
         self.pending: list[Value] = []  # kept at their first use
         self.in_place: dict[Op, Buffer] = {}  # where a dot adds to what a loop carries
+        self.made: set[Op] = set()  # stores that the product before them has made
         self.deferred: dict[Op, Value] = {}  # atomic additions that wait, with the tile that they are gathered in
         self.frames: list[Frame] = []
         self.blocks: list[BlockContext] = []
@@ -493,6 +494,8 @@ def lower_assume(fl: FunctionLowering, op: Op) -> None:
 @statement("tt.store")
 def lower_store(fl: FunctionLowering, op: Op) -> None:
     """A scalar store, or the sink of a tile."""
+    if op in fl.made:
+        return
     if shape_of(op.operands[0].type):
         lower_stores(fl, [op])
     else:

@@ -41,19 +41,23 @@ class Place:
 
 def pack(
     fl: FunctionLowering, op: Op, number: int, size: int, make: Callable[[LValue], None]
-) -> tuple[LValue, Ahead | None]:
-    """Where an operand of `size` bytes lies packed, by `make` where it is not yet, and what to fetch for the next trip."""
-    value, wanted = op.operands[number], fl.schedule.shared.get((op, number))
-    bound = isinstance(fl.bindings.get(value), Buffer)
-    stays = wanted is not None and wanted.loop is None  # what no trip changes is not loaded again
-    ahead = None if bound or stays else expect(fl, value)
+) -> tuple[LValue, Place | None]:
+    """Where an operand of `size` bytes lies packed, by `make` where it is not yet; with the place, where it stays."""
     where = place(fl, op, number, size)
     if where is None:
         room = fl.buffer((size,), I8).pointer
         make(room)
-        return room, ahead
+        return room, None
     fl.b.when(fl.b.not_(where.ready), lambda: make(where.pointer))
-    return where.pointer, ahead and where.following and ahead.instead(fl.b, *where.following)
+    return where.pointer, where
+
+
+def following(fl: FunctionLowering, op: Op, number: int, where: Place | None = None) -> Ahead | None:
+    """What the loop around a product will load for an operand next; where it is packed already, that."""
+    value, wanted = op.operands[number], fl.schedule.shared.get((op, number))
+    stays = wanted is not None and wanted.loop is None  # what no trip changes is not loaded again
+    ahead = None if stays or isinstance(fl.bindings.get(value), Buffer) else expect(fl, value)
+    return ahead and (ahead.instead(fl.b, *where.following) if where and where.following else ahead)
 
 
 def place(fl: FunctionLowering, op: Op, number: int, size: int) -> Place | None:

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import takewhile
 
 from ..ir.ops import SCHEMA, Effect
 from ..ir.tile import Block, Function, Op, Region, Value, walk
@@ -50,6 +51,9 @@ class Schedule:
     repeatable: frozenset[Op] = frozenset()  # tile stores to what the function does not load: twice is as good as once
     shared: Mapping[tuple[Op, int], Shared] = field(default_factory=dict)  # operands of products that stay packed
     needed: Mapping[Op, Needed] = field(default_factory=dict)  # of products: masks of what is seen of them
+    stored: Mapping[Op, tuple[Op, ...]] = field(
+        default_factory=dict
+    )  # products -> tiles defined after it, and its store
 
 
 # Rough nanoseconds a vector; what matters is which are more than a load and an add.
@@ -157,7 +161,21 @@ class _Scheduler:
         waiting = deferred(self.function, self.roots) if self.function.public else ()
         seen = needed(self.function) if packed else {}
         again = shared(self.function, self.roots) if packed else {}
-        return Schedule(self.keep, packed, self.sinks, self.groups, waiting, self._repeatable(), again, seen)
+        repeatable = self._repeatable()
+        stored = {product: ops for product in dict.fromkeys(p for p, _ in again) if (ops := self._stored(product))}
+        stored = {p: ops for p, ops in stored.items() if ops[-1] in repeatable and {(p, 0), (p, 1)} <= again.keys()}
+        return Schedule(self.keep, packed, self.sinks, self.groups, waiting, repeatable, again, seen, stored)
+
+    def _stored(self, product: Op) -> tuple[Op, ...]:
+        """The store without a mask that is all that becomes of a product, next to it but for tiles defined between."""
+        block, at = self.place[product]
+        following = block.ops[at + 1 :]
+        between = (*takewhile(is_lazy, following),)
+        store = following[len(between)]
+        alone = self.users[product.result] == [store] and store not in self.leader
+        if not alone or store.name != "tt.store" or len(store.operands) != 2 or store.operands[1] != product.result:
+            return ()
+        return (*between, store)
 
     def _repeatable(self) -> frozenset[Op]:
         if any(op.attributes.get("isVolatile") for op in self.ops if op.name == "tt.load"):
