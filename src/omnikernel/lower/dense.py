@@ -1,6 +1,7 @@
-"""Tiles that lie in memory as they would in the arena: row after row, without gaps. Products read and write them there.
+"""Tiles that lie in memory as they would in the arena: row after row. Products read and write them there.
 
-A small product outside a loop spends half of its time on copies of its operands and of its result.
+A small product outside a loop spends half of its time on copies of its operands and of its result. In a loop the left
+operand may have gaps between its rows, of which a block reads few at a time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from math import prod
 
 from ..ir.tile import Op, Value
 from ..ir.types import Scalar, element_of, shape_of
-from ..llvm.emit import I64, LValue
+from ..llvm.emit import I64, LType, LValue
 from .ahead import is_computed
 from .bounds import Known, Root, Walked, known_chunks, walk
 from .evaluate import Evaluator, pointee_memory
@@ -18,23 +19,31 @@ from .function import FunctionLowering
 from .index import SHAPE_OPS, ZERO, Index, Ix, operand_index, source_index, symbolic_add, symbolic_bits
 from .linear import arithmetic_step
 
+PAGE = 4096  # bytes; rows at multiples of it share their sets
 _REMAINDERS = ("arith.remsi", "arith.remui")
 
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """A tile in memory, and whether it lies there without gaps and no mask is off; None where that is sure."""
+    """A tile in memory.
+
+    Attributes:
+        pointer: to its first element.
+        holds: whether it lies there as is said here and no mask is off; None where that is sure.
+        stride: the distance of two rows, an i64; None where there are no gaps.
+    """
 
     pointer: LValue
     holds: LValue | None
+    stride: LValue | None = None
 
 
-def loaded(fl: FunctionLowering, value: Value, element: Scalar) -> Dense | None:
-    """Where a tile is loaded from, if nothing is done to it and it may be dense."""
+def loaded(fl: FunctionLowering, value: Value, element: Scalar, *, gaps: bool = False) -> Dense | None:
+    """Where a tile is loaded from, if nothing is done to it and it may be dense, or have `gaps` between its rows."""
     op = None if value in fl.bindings else fl.definitions.get(value)
     if op is None or op.name != "tt.load" or op.attributes.get("isVolatile") or element_of(value.type) != element:
         return None
-    return _dense(fl, op.operands[0], op.operands[1] if len(op.operands) > 1 else None)
+    return _dense(fl, op.operands[0], op.operands[1] if len(op.operands) > 1 else None, gaps)
 
 
 def stored(fl: FunctionLowering, op: Op) -> LValue | None:
@@ -46,19 +55,20 @@ def stored(fl: FunctionLowering, op: Op) -> LValue | None:
     if ops is None:
         return None
     fl.definitions.update((result, inner) for inner in ops for result in inner.results)
-    found = _dense(fl, ops[-1].operands[0], None)
+    found = _dense(fl, ops[-1].operands[0], None, False)
     if found is None or found.holds is not None:
         return None
     fl.made.add(ops[-1])
     return found.pointer
 
 
-def _dense(fl: FunctionLowering, pointer: Value, mask: Value | None) -> Dense | None:
+def _dense(fl: FunctionLowering, pointer: Value, mask: Value | None, gaps: bool) -> Dense | None:
     shape = shape_of(pointer.type)
     if not shape or not is_computed(fl, pointer) or not _affine(fl, pointer):
         return None
     ev, b = Evaluator(fl, flow=True), fl.b
     conditions: list[LValue] = []
+    stride: LValue | None = None
     for dim, extent in enumerate(shape):
         if extent == 1:
             continue
@@ -67,11 +77,16 @@ def _dense(fl: FunctionLowering, pointer: Value, mask: Value | None) -> Dense | 
         wanted = prod(shape[dim + 1 :])
         if step is None:
             return None
-        if form.linear.scale is None:
-            if step != wanted:
-                return None
+        scale = form.linear.scale
+        if scale is None and step == wanted:
+            continue
+        scaled = b.mul(scale[1], b.integer(I64, step)) if scale else b.integer(I64, step)
+        if gaps and dim == len(shape) - 2:
+            stride = scaled
+            conditions += _spread(fl, stride, LType(pointee_memory(pointer)).bits // 8)
+        elif scale is None:
+            return None
         elif fl.trips == 1:
-            scaled = b.mul(form.linear.scale[1], b.integer(I64, step))
             conditions.append(b.icmp("eq", scaled, b.integer(I64, wanted)))
         else:  # mostly a part of the rows of a larger matrix
             return None
@@ -85,7 +100,16 @@ def _dense(fl: FunctionLowering, pointer: Value, mask: Value | None) -> Dense | 
     holds: LValue | None = None
     for condition in conditions:
         holds = condition if holds is None else b.and_(holds, condition)
-    return Dense(first, holds)
+    return Dense(first, holds, stride)
+
+
+def _spread(fl: FunctionLowering, stride: LValue, size: int) -> list[LValue]:
+    """The condition that rows do not all fall on the same few sets of a small second-level cache."""
+    if fl.vector_bits >= 512:  # processors with such registers have 1 MB and more
+        return []
+    b = fl.b
+    within = b.and_(b.mul(stride, b.integer(I64, size)), b.integer(I64, PAGE - 1))
+    return [b.icmp("ne", within, b.integer(I64, 0))]
 
 
 def _along(shape: tuple[int, ...], dim: int, base: str = "0") -> Index:

@@ -39,11 +39,15 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The operands of a product as they are multiplied, and the tiles to fetch meanwhile for the loop's next trip."""
+    """The operands of a product as they are multiplied, and the tiles to fetch meanwhile for the loop's next trip.
+
+    `gap` is the distance of two rows of the left one where that is known at run time only.
+    """
 
     left: Buffer
     right: Buffer
     following: tuple[Ahead, ...] = ()
+    gap: LValue | None = None
 
 
 def blocking(m: int, n: int, k: int, bits: int, vector_bits: int) -> Blocking:
@@ -132,26 +136,32 @@ def panel(fl: FunctionLowering, op: Op, total: Scalar) -> int:
 
 def pack_pair(fl: FunctionLowering, op: Op, total: Scalar) -> Pair:
     """Both operands of a product in the accumulator's type."""
-    left, before = packed(fl, op, 0, total)
-    right, after = packed(fl, op, 1, total, panel(fl, op, total))
-    return Pair(left, right, (*filter(None, (before, after)),))
+    left, right = packed(fl, op, 0, total), packed(fl, op, 1, total, panel(fl, op, total))
+    ahead = (*filter(None, (left.following, right.following)),)
+    return Pair(left.buffer, right.buffer, ahead, left.gap)
 
 
-def packed(fl: FunctionLowering, op: Op, number: int, total: Scalar, panel: int = 0) -> tuple[Buffer, Ahead | None]:
-    """An operand in the accumulator's type: row-major, or in panels of columns where it is packed here.
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An operand, what is to be fetched for the next trip of the loop, and the distance of rows that have gaps."""
 
-    With it comes what is to be fetched for the next trip of the loop.
-    """
+    buffer: Buffer
+    following: Ahead | None = None
+    gap: LValue | None = None
+
+
+def packed(fl: FunctionLowering, op: Op, number: int, total: Scalar, panel: int = 0) -> Packed:
+    """An operand in the accumulator's type: row-major, or in panels of columns where it is packed here."""
     value = op.operands[number]
     element = element_of(value.type)
     fl.settle([value], shape_of(value.type), keep=False)
     binding = fl.bindings.get(value)
     if isinstance(binding, Buffer) and (binding.wide or element == total):
-        return binding, None
+        return Packed(binding)
     assert isinstance(value.type, Tensor) and isinstance(element, Scalar)
-    found = loaded(fl, value, total) if not panel else None
+    found = loaded(fl, value, total, gaps=not number and few_rows(fl, op, total)) if not panel else None
     if found and found.holds is None:
-        return Buffer(found.pointer, value.type.shape, element), following(fl, op, number)
+        return Packed(Buffer(found.pointer, value.type.shape, element), following(fl, op, number), found.stride)
     if element != total and not (element.is_float and total == F32):
         value, element = widened(fl, value, element, total), total
     assert isinstance(value.type, Tensor)
@@ -165,10 +175,20 @@ def packed(fl: FunctionLowering, op: Op, number: int, total: Scalar, panel: int 
         return pack(fl, op, number, size, make)
 
     if found and found.holds is not None:
-        (pointer,) = fl.b.branch(found.holds, lambda: [found.pointer], lambda: [pack_it()[0]])
-        return replace(room, pointer=pointer), following(fl, op, number)
+        gaps = [found.stride] if found.stride else []
+        dense = [fl.b.integer(I64, value.type.shape[-1])] if gaps else []
+        pointer, *gap = fl.b.branch(found.holds, lambda: [found.pointer, *gaps], lambda: [pack_it()[0], *dense])
+        return Packed(replace(room, pointer=pointer), following(fl, op, number), *gap)
     pointer, where = pack_it()
-    return replace(room, pointer=pointer), following(fl, op, number, where)
+    return Packed(replace(room, pointer=pointer), following(fl, op, number, where))
+
+
+def few_rows(fl: FunctionLowering, op: Op, total: Scalar) -> bool:
+    """Whether a block of a product has so few rows that each may be far from the next, and none is kept packed."""
+    (m, k), n = shape_of(op.operands[0].type)[-2:], shape_of(op.result.type)[-1]
+    wanted = fl.schedule.shared.get((op, 0))
+    stays = fl.trips > 1 and wanted is not None and wanted.loop is None
+    return not stays and len(shape_of(op.result.type)) == 2 and blocking(m, n, k, total.bits, fl.vector_bits).rows <= 4
 
 
 def widened(fl: FunctionLowering, value: Value, element: Scalar, total: Scalar) -> Value:
@@ -250,18 +270,21 @@ def multiply(
             sums = [b.zero(vector) for _ in cells]
         else:
             sums = [b.load(vector, shifted(c, r * n + v * block.lanes), align) for r, v in cells]
-        first = row(left, k, i, b.integer(I64, 0))
+        starts = [b.gep(scalar, left.pointer, b.mul(i, pair.gap or b.integer(I64, k)))]
+        for _ in range(1, block.rows if pair.gap else 1):
+            starts.append(b.gep(scalar, starts[-1], pair.gap or b.integer(I64, k)))
         top = b.gep(scalar, right.pointer, b.mul(j, b.integer(I64, k)) if right.panel else j)
         fetch(b, pair.following, (i, block.rows, m), (j, width, n))
 
         def steps(kk: LValue, carried: list[LValue]) -> list[LValue]:
-            x = b.gep(scalar, first, kk)
+            x = [b.gep(scalar, start, kk) for start in (starts if pair.gap else starts[:1])]
             y = b.gep(scalar, top, b.mul(kk, b.integer(I64, panel)))
             for u in range(block.unroll):
                 columns = [b.load(vector, shifted(y, u * panel + v * block.lanes), align) for v in range(block.vectors)]
                 following = []
                 for r in range(block.rows):
-                    one = b.splat(b.load(LType(scalar), shifted(x, r * k + u), align), block.lanes)
+                    element = shifted(x[r], u) if pair.gap else shifted(x[0], r * k + u)
+                    one = b.splat(b.load(LType(scalar), element, align), block.lanes)
                     following += [fused(one, columns[v], carried[r * block.vectors + v]) for v in range(block.vectors)]
                 carried = following
             return carried
