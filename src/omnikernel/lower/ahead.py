@@ -9,7 +9,7 @@ first tile, the last one) costs a little time: a prefetch never faults and chang
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.tile import Op, Value
 from ..ir.types import shape_of
@@ -27,19 +27,24 @@ FARTHEST = 1 << 26  # bytes between two tiles, beyond which they are not taken f
 class Ahead:
     """The tile that is expected next: `lines` of memory, `across` of them in each of its runs.
 
-    `start` is its first byte's address and `stride` the distance of two runs, both i64.
+    `start` is its first byte's address, `stride` the distance of two runs, and `step` that of the tile after it, all i64.
     """
 
     start: LValue
     stride: LValue
+    step: LValue
     lines: int
     across: int
 
-    def instead(self, b: Builder, packed: LValue, there: LValue) -> Ahead:
-        """The tile as it lies packed, at an address, where it is there already."""
+    def instead(self, b: Builder, packed: LValue, distance: int, there: LValue) -> Ahead:
+        """The tile as it lies packed, at an address, where it is there already, and the next one at a distance."""
         start = b.select(there, packed, self.start)
         stride = b.select(there, b.integer(I64, LINE * self.across), self.stride)
-        return Ahead(start, stride, self.lines, self.across)
+        return replace(self, start=start, stride=stride, step=b.select(there, b.integer(I64, distance), self.step))
+
+    def later(self, b: Builder, tiles: LValue) -> Ahead:
+        """The tile that comes so many tiles after this one."""
+        return replace(self, start=b.add(self.start, b.mul(tiles, self.step)))
 
     def fetch(self, b: Builder, number: LValue, blocks: int) -> None:
         """Ask for block `number`'s share of the lines, of `blocks` in all (both are powers of two)."""
@@ -102,17 +107,18 @@ def expect(fl: FunctionLowering, value: Value) -> Ahead | None:
     start, second = places
     size = LType(pointee_memory(corners[0][0])).bits // 8
     across = max(1, shape[dim] * size // LINE)
-    return Ahead(_following(b, start), b.sub(second, start), shape[other] * across, across)
+    moved = _moved(b, start)
+    return Ahead(b.add(start, moved), b.sub(second, start), moved, shape[other] * across, across)
 
 
-def _following(b: Builder, start: LValue) -> LValue:
-    """The address after `start` in the row of addresses that this place of the program sees."""
+def _moved(b: Builder, start: LValue) -> LValue:
+    """How far `start` is from the address before it in the row of addresses that this place of the program sees."""
     last = b.slot("i64", "tile", 8)
     b.slots.append(f"  store i64 0, ptr {last.text}")
     moved = b.sub(start, b.load(I64, last, 8))
     b.store(start, last, 8)
     near = b.icmp("ult", b.add(moved, b.integer(I64, FARTHEST)), b.integer(I64, 2 * FARTHEST))
-    return b.add(start, b.select(near, moved, b.integer(I64, 0)))
+    return b.select(near, moved, b.integer(I64, 0))
 
 
 def _source(fl: FunctionLowering, value: Value, index: Index) -> tuple[Value, Index] | None:

@@ -12,7 +12,7 @@ from ..ir.tile import Op, Region, Successor, Value, walk
 from ..ir.types import Tensor
 from ..llvm.emit import LValue, Section
 from .evaluate import Buffer
-from .function import BlockContext, Frame, FunctionLowering, Jump, statement
+from .function import BlockContext, Frame, FunctionLowering, Jump, Trip, statement
 from .lanes import Lanes, register_type
 
 
@@ -89,6 +89,7 @@ def lower_for(fl: FunctionLowering, op: Op) -> None:
     fl.trips *= 8
 
     def trip(index: LValue, carried: list[LValue]) -> Sequence[LValue]:
+        fl.trip = Trip(index, high, step)
         fl.bind(body.args[0], Lanes(body.args[0].type, b.integer_cast(index, kind.scalar)))  # type: ignore[arg-type]
         for i, value in zip(scalars, carried, strict=True):
             fl.bind(args[i], Lanes(args[i].type, value))  # type: ignore[arg-type]
@@ -101,8 +102,9 @@ def lower_for(fl: FunctionLowering, op: Op) -> None:
 
     if fl.schedule.shared:
         fl.preheaders[op] = b.section()
+    around = fl.trip
     after = b.loop(low, high, step, [fl.raw(inits[i]) for i in scalars], trip, unsigned=unsigned)
-    fl.trips = trips
+    fl.trips, fl.trip = trips, around
     for i, value in zip(scalars, after, strict=True):
         fl.bind(op.results[i], Lanes(op.results[i].type, value))  # type: ignore[arg-type]
     for i, buffer in buffers.items():

@@ -67,6 +67,19 @@ class Frame:
     returns: list[tuple[list[Lanes | None], str]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """The trip of a counting loop: its index, the loop's end and step, in 64 bits."""
+
+    index: LValue
+    high: LValue
+    step: LValue
+
+    def is_last(self, b: Builder) -> LValue:
+        """Whether no other follows. The distance to the end is positive, and fits 64 bits without a sign."""
+        return b.icmp("ule", b.sub(self.high, self.index), self.step)
+
+
 @dataclass(slots=True)
 class Jump:
     """One way into a block: the scalars handed to its arguments, by their positions, and the label it comes from."""
@@ -107,6 +120,7 @@ class FunctionLowering:
         self.definitions: dict[Value, Op] = {}
         self.pending: list[Value] = []  # kept at their first use
         self.in_place: dict[Op, Buffer] = {}  # where a dot adds to what a loop carries
+        self.trip: Trip | None = None  # of the innermost counting loop
         self.made: set[Op] = set()  # stores that the product before them has made
         self.deferred: dict[Op, Value] = {}  # atomic additions that wait, with the tile that they are gathered in
         self.frames: list[Frame] = []

@@ -20,6 +20,7 @@ from ..passes.shared import Shared
 from .ahead import Ahead, expect
 from .evaluate import Buffer
 from .function import FunctionLowering
+from .waiting import Waiting
 
 MOST_BYTES = 1 << 20  # of the slots of one operand
 WORD = 8  # bytes of a scalar that is kept
@@ -32,20 +33,23 @@ READY, NEXT_READY = 1, 2  # in the low bits of a slot's address
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an operand is packed, and whether it lies there already; the same of the next trip, where it has a slot."""
+    """Where an operand is packed, and whether it lies there already; the same of the next trip, where it has a slot.
+
+    Of the next trip also the distance of the slots.
+    """
 
     pointer: LValue
     ready: LValue
-    following: tuple[LValue, LValue] | None = None
+    following: tuple[LValue, int, LValue] | None = None
 
 
 def pack(
-    fl: FunctionLowering, op: Op, number: int, size: int, make: Callable[[LValue], None]
+    fl: FunctionLowering, op: Op, number: int, size: int, make: Callable[[LValue], None], waiting: Waiting | None = None
 ) -> tuple[LValue, Place | None]:
     """Where an operand of `size` bytes lies packed, by `make` where it is not yet; with the place, where it stays."""
-    where = place(fl, op, number, size)
+    where = place(fl, op, number, size, waiting.most if waiting else 1)
     if where is None:
-        room = fl.buffer((size,), I8).pointer
+        room = waiting.room(fl, size) if waiting else fl.buffer((size,), I8).pointer
         make(room)
         return room, None
     fl.b.when(fl.b.not_(where.ready), lambda: make(where.pointer))
@@ -60,10 +64,10 @@ def following(fl: FunctionLowering, op: Op, number: int, where: Place | None = N
     return ahead and (ahead.instead(fl.b, *where.following) if where and where.following else ahead)
 
 
-def place(fl: FunctionLowering, op: Op, number: int, size: int) -> Place | None:
+def place(fl: FunctionLowering, op: Op, number: int, size: int, rooms: int = 1) -> Place | None:
     """The place of an operand of `size` bytes, for one trip; None where it is packed anew each time.
 
-    It counts as packed from now on: what is not ready must be made.
+    It counts as packed from now on: what is not ready must be made. What is not kept stays for `rooms` trips.
     """
     wanted = fl.schedule.shared.get((op, number))
     if wanted is None:
@@ -75,7 +79,7 @@ def place(fl: FunctionLowering, op: Op, number: int, size: int) -> Place | None:
     stride = size + ((WORD * len(keys) + LINE - 1) & -LINE)
     if 2 * stride > MOST_BYTES:
         return None
-    return _of_trip(fl, wanted, keys, (size, stride))
+    return _of_trip(fl, wanted, keys, (size, stride), rooms)
 
 
 def _word(b: Builder, value: LValue) -> LValue:
@@ -114,19 +118,21 @@ def _single(fl: FunctionLowering, keys: Sequence[LValue], size: int) -> Place:
     return Place(fl.lasting(size), b.icmp("eq", different, b.integer(I64, 0)))
 
 
-def _of_trip(fl: FunctionLowering, wanted: Shared, keys: Sequence[LValue], extents: tuple[int, int]) -> Place:
+def _of_trip(
+    fl: FunctionLowering, wanted: Shared, keys: Sequence[LValue], extents: tuple[int, int], rooms: int
+) -> Place:
     """The place of this trip's tile."""
     b = fl.b
     size, stride = extents
     count = MOST_BYTES // stride
     cells = _cells(fl, SCALARS + 2 * len(keys), [(FILLED, 0), (KEEPS, 1), (FOUND, 1)])
-    slots = fl.lasting((count + 1) * stride)
+    slots = fl.lasting((count + rooms) * stride)
     assert wanted.loop is not None
     with b.within(fl.preheaders[wanted.loop]):
         b.store(b.integer(I64, 0), _at(b, cells, TRIP), WORD)
     for number, key in enumerate(keys, SCALARS + len(keys)):
         b.store(key, _at(b, cells, number), WORD)
-    numbers = ", ".join(f"i64 {n}" for n in (count, size, stride, len(keys)))
+    numbers = ", ".join(f"i64 {n}" for n in (count, rooms - 1, size, stride, len(keys)))
     found = b.emit(I64, f"call i64 @{_finder(b.module)}({cells}, {slots}, {numbers})")
     at = b.and_(found, b.integer(I64, -LINE))
 
@@ -134,18 +140,22 @@ def _of_trip(fl: FunctionLowering, wanted: Shared, keys: Sequence[LValue], exten
         return b.icmp("ne", b.and_(found, b.integer(I64, bit)), b.integer(I64, 0))
 
     pointer = b.cast("inttoptr", at, "ptr")
-    return Place(pointer, flag(READY), (b.add(at, b.integer(I64, stride)), flag(NEXT_READY)))
+    return Place(pointer, flag(READY), (b.add(at, b.integer(I64, stride)), stride, flag(NEXT_READY)))
 
 
 def _finder(module: Module) -> str:
-    """The function that finds the slot of a trip, once a module: (cells, slots, count, size, stride, scalars) -> place."""
+    """The function that finds the slot of a trip, once a module: (cells, slots, count, rest, size, stride, scalars) -> place.
+
+    `rest` is one less than the number of slots, a power of two, that what is not kept shares.
+    """
     name = "slot.of.trip"
     head = f"define internal i64 @{name}("
     if any(text.startswith(head) for text in module.functions):
         return name
     b = Builder(module)
     cells, slots = LValue("%cells", PTR), LValue("%slots", PTR)
-    count, size, stride, scalars = (LValue(f"%{text}", I64) for text in ("count", "size", "stride", "scalars"))
+    names = ("count", "rest", "size", "stride", "scalars")
+    count, rest, size, stride, scalars = (LValue(f"%{text}", I64) for text in names)
     none, one = b.integer(I64, 0), b.integer(I64, 1)
 
     def word(number: int) -> LValue:
@@ -173,17 +183,18 @@ def _finder(module: Module) -> str:
         b.store(b.select(same, found, none), _at(b, cells, FOUND), WORD)
 
     b.when(b.icmp("eq", trip, none), decide)
-    # The last slot is for what is not kept, and never counts as filled.
-    slot = b.select(b.icmp("ne", word(KEEPS), none), b.intrinsic("umin", I64, trip, count), count)
+    # The last slots are for what is not kept, and never count as filled.
+    kept = b.and_(b.icmp("ne", word(KEEPS), none), b.icmp("ult", trip, count))
+    slot = b.select(kept, trip, b.add(count, b.and_(trip, rest)))
     pointer = b.gep("i8", slots, b.mul(slot, stride))
     same, filled, following = replace(b.gep("i8", pointer, size), now), word(FILLED), b.add(slot, one)
     ready = b.and_(same, b.icmp("ult", slot, filled))
     next_ready = b.and_(ready, b.icmp("ult", following, filled))
-    more = b.intrinsic("umin", I64, b.intrinsic("umax", I64, filled, following), count)
+    more = b.select(kept, b.intrinsic("umax", I64, filled, following), filled)
     b.store(more, _at(b, cells, FILLED), WORD)
     b.store(b.select(ready, one, word(FOUND)), _at(b, cells, FOUND), WORD)
     flags = b.add(b.cast("zext", ready, "i64"), b.shl(b.cast("zext", next_ready, "i64"), one))
     b.ret(b.or_(b.cast("ptrtoint", pointer, "i64"), flags))
-    parameters = (*(f"{value.type} {value.text}" for value in (cells, slots, count, size, stride, scalars)),)
+    parameters = (*(f"{value.type} {value.text}" for value in (cells, slots, count, rest, size, stride, scalars)),)
     b.function(f"{head}{', '.join(parameters)})", "noinline nounwind ")
     return name
