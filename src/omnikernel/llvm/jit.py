@@ -29,8 +29,9 @@ from ..elf import undefined_symbols
 from ..errors import UnresolvedSymbol
 from ..lower.lanes import LAST_CACHE, Target
 from ..relocatable import merge
+from .calls import Calls, may_be_apart
 from .pieces import divided
-from .threads import objects
+from .threads import at_once
 
 _LOCK = threading.Lock()
 
@@ -113,7 +114,9 @@ def _last_cache() -> int:
     return LAST_CACHE
 
 
-def _machine(target: Target) -> Any:
+@functools.lru_cache(maxsize=8)
+def _machine(target: Target, number: int) -> Any:
+    """A target machine, of which each thread has its own by a number: to begin with one takes a millisecond or two."""
     _initialise()
     if not target.triple.startswith(llvm.get_process_triple().split("-")[0]):
         llvm.initialize_all_targets()
@@ -128,23 +131,22 @@ def _machine(target: Target) -> Any:
     )
 
 
-def _optimised(text: str, machine: Any, context: Any = None) -> Any:
-    module = llvm.parse_assembly(text, context)
-    module.verify()
+def _prepared(text: str, machine: Any, calls: Calls) -> Any:
+    """The module of LLVM IR text after the passes."""
+    module = calls.parse(text)
+    calls.verify(module)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
     for function in module.functions:
         if not function.is_declaration:
-            passes.run(function, builder)
+            calls.run(passes, function, builder)
     return module
 
 
-def _prepared(text: str, target: Target) -> tuple[Any, Any]:
-    """A machine and a module for it, of a context of its own: another thread may work on others meanwhile."""
-    machine = _machine(target)
-    return machine, _optimised(text, machine, llvm.create_context())
+def _object(text: str, machine: Any, calls: Calls) -> bytes:
+    return calls.emit_object(machine, _prepared(text, machine, calls))
 
 
 def compile_object(text: str, target: Target) -> bytes:
@@ -156,11 +158,11 @@ def compile_object(text: str, target: Target) -> bytes:
     architecture, *system = target.triple.split("-")
     pieces = divided(text) if "linux" in system and architecture in MERGED else [text]
     with _quick_codegen():
-        if len(pieces) == 1:
-            machine = _machine(target)
-            data: bytes = machine.emit_object(_optimised(text, machine))
-        else:
-            data = merge(objects([partial(_prepared, piece, target) for piece in pieces]))
+        # One module alone is made in llvmlite's context: setting up another takes a millisecond.
+        calls = Calls(apart=len(pieces) > 1)
+        make = [partial(_object, piece, _machine(target, number), calls) for number, piece in enumerate(pieces)]
+        made = at_once(make, alone=not may_be_apart())
+        data = made[0] if len(made) == 1 else merge(made)
         if target == host_target():
             missing = [name for name in undefined_symbols(data) if llvm.address_of_symbol(name) is None]
             if missing:
@@ -171,8 +173,8 @@ def compile_object(text: str, target: Target) -> bytes:
 def assembly(text: str, target: Target) -> str:
     """The assembly of LLVM IR text, for reading."""
     with _quick_codegen():
-        machine = _machine(target)
-        return str(machine.emit_assembly(_optimised(text, machine)))
+        machine = _machine(target, 0)
+        return str(machine.emit_assembly(_prepared(text, machine, Calls(apart=False))))
 
 
 @dataclass(frozen=True, slots=True)

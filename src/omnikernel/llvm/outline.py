@@ -21,7 +21,7 @@ from .values import LType
 LEAST = 24
 
 # Characters of a function from which two threads compile it.
-LARGE = 40_000
+LARGE = 32_000
 
 # Characters are spelled out: a set of them is looked up in a table, \w is not.
 _NAME = re.compile(r"(%[A-Za-z0-9_.?]+)")

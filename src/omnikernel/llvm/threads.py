@@ -1,37 +1,24 @@
-"""Code generation of several modules at once.
-
-LLVM may be used by any number of threads as long as each has a context of its own (LLVM Programmer's Manual, "Threads and
-LLVM"). llvmlite holds one lock for all of LLVM, since its users share a context. Here they do not: only the call that
-generates code, which takes nearly all of the time, is made without that lock.
-"""
+"""Code generation of several modules at once."""
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any
-
-from llvmlite.binding import ffi
 
 from ..processors import available_threads
 
-Prepare = Callable[[], tuple[Any, Any]]
+Make = Callable[[], bytes]
 
 
-def objects(prepare: Sequence[Prepare]) -> list[bytes]:
-    """Generate object code.
-
-    Args:
-        prepare: for each module what makes a target machine and the module, in a context of its own.
+def at_once(make: Sequence[Make], *, alone: bool = False) -> list[bytes]:
+    """Make several things, each in a thread where there are processors; in this one alone if `alone`.
 
     Raises:
-        RuntimeError: LLVM's message.
+        Exception: what the first that failed raised, once all have ended.
     """
-    first, *others = works = [_Work(each) for each in prepare]
-    helpers = [_started(work) for work in others] if available_threads() > 1 and _emit() else []
+    first, *others = works = [_Work(each) for each in make]
+    helpers = [] if alone or available_threads() == 1 else [_started(work) for work in others]
     try:
         first.run()
     finally:
@@ -54,16 +41,16 @@ def _started(work: _Work) -> threading.Thread | None:
 
 
 class _Work:
-    """Object code that some thread makes."""
+    """What some thread makes."""
 
-    def __init__(self, prepare: Prepare) -> None:
-        self.prepare = prepare
+    def __init__(self, make: Make) -> None:
+        self.make = make
         self.data = b""
         self.error: Exception | None = None
 
     def run(self) -> None:
         try:
-            self.data = _object(*self.prepare())
+            self.data = self.make()
         except Exception as error:  # raised again where the result is asked for
             self.error = error
 
@@ -71,31 +58,3 @@ class _Work:
         if self.error:
             raise self.error
         return self.data
-
-
-def _object(machine: Any, module: Any) -> bytes:
-    emit = _emit()
-    if emit is None:
-        data: bytes = machine.emit_object(module)
-        return data
-    message = ctypes.c_char_p()
-    buffer = emit(machine, module, 1, ctypes.byref(message))
-    if not buffer:
-        raise RuntimeError((message.value or b"LLVM gave no reason").decode())
-    try:
-        start, size = ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
-        return ctypes.string_at(start, size)
-    finally:
-        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
-
-
-@functools.cache
-def _emit() -> Any:
-    """llvmlite's function for object code, without its lock; None where llvmlite keeps it elsewhere."""
-    try:
-        locked = ffi.lib.LLVMPY_TargetMachineEmitToMemory
-        emit = ctypes.CDLL(None, handle=ffi.lib._handle).LLVMPY_TargetMachineEmitToMemory
-        emit.argtypes, emit.restype = locked.argtypes, locked.restype
-    except AttributeError:
-        return None
-    return emit
