@@ -132,6 +132,7 @@ class FunctionLowering:
         self.fault: LValue | None = None
         self.cost = 0.0
         self.trips = 1.0
+        self.prefetches = False  # loops ask for what they read next
         self.streaming: Streaming | None = None  # where stores may go past the caches
         self.products, self.product_tile = _products(kernel)
         self._varies: dict[tuple[Value, Index], bool] = {}

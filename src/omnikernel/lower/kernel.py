@@ -69,6 +69,8 @@ def lower_kernel(
     lowerings = [fl]
     if together:
         lowerings.append(FunctionLowering(b, together.kernel, together.schedules, arena, target.vector_bits))
+    for lowering in lowerings:
+        lowering.prefetches = target.prefetches and not lowering.products  # these have their own way, by tiles
     grid = _read_launch(b, kernel, lowerings)
     entry = b.section()
     if may_stream(kernel, target):

@@ -128,6 +128,11 @@ class Target:
             return 512
         return 256 if "avx2" in self.features else 128
 
+    @property
+    def prefetches(self) -> bool:
+        """Whether loops should ask for what they read next: on Intel's servers (measured on Emerald Rapids)."""
+        return "avx512f" in self.features and not self.cpu.startswith("znver")
+
 
 Handler = Callable[[Builder, Op, Sequence[Lanes]], Sequence[Lanes]]
 ELEMENTWISE: dict[str, Handler] = {}

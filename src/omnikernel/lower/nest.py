@@ -21,6 +21,7 @@ from .chunks import ALIGN_FROM, BORDER_LANES, Carry, Chunk, Chunks, Lines, by_pa
 from .evaluate import Buffer, Evaluator, pointee_memory
 from .index import ZERO, Index, Ix
 from .linear import arithmetic_step
+from .prefetch import fetch, read_in_order
 
 if TYPE_CHECKING:
     from .function import FunctionLowering
@@ -172,6 +173,7 @@ class Nest:
         walked = walk(self.ev, self.roots(at), self.masks(at), full, extent)
         inside = not (inits or first) and self._inside(walked, at)
         known = known_chunks(self.ev, walked, full, extent, self.lanes, anywhere=inside)
+        ahead = read_in_order(self.ev, walked, full, extent)
 
         def chunk(ix: Ix, carried: list[LValue], holds: bool, make: Carry) -> Sequence[LValue]:
             ev = self.ev
@@ -183,6 +185,8 @@ class Nest:
                     ev.known |= frozenset((m, replaced(i, full, here)) for m, i in known.masks)
                     ev.linear_remainders |= frozenset((m, replaced(i, full, here)) for m, i in known.remainders)
                     ev.known_level = level
+                if holds:
+                    fetch(ev, ahead, full, here, self.lanes)
                 made = make(carried)
             ev.known, ev.linear_remainders, ev.known_level = saved
             return made
