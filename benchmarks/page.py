@@ -50,7 +50,7 @@ def goal_table(found: list[Record]) -> Iterator[str]:
         yield f"| {c.kind} | {c.met} | {c.tuned} | {c.missing} | {c.far} | {c.all} |"
     yield ""
     for line in summary(found):
-        if line.startswith(("all:", "missed", "not run")):
+        if line.startswith(("table:", "all:", "missed", "not run")):
             yield f"* {line}"
 
 

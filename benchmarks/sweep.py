@@ -9,7 +9,6 @@ times over.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -17,6 +16,9 @@ from typing import Any
 from measure import clock_for, interleaved
 from suite import elementwise, products, reductions
 from suite.row import Row
+
+from omnikernel.llvm.jit import host_target
+from omnikernel.processors import cache_sizes
 
 Record = dict[str, Any]
 CEILING = 26  # 2^26 elements: three arrays of 256 MB
@@ -53,15 +55,9 @@ def sizes(quick: bool) -> Iterator[tuple[str, int, float, str, Callable[[], Row]
 
 
 def caches() -> tuple[int, int]:
-    """Bytes of the first and of the last cache, as the system tells them, else usual ones."""
-
-    def told(level: str) -> int:
-        try:
-            return os.sysconf(f"SC_LEVEL{level}_CACHE_SIZE")
-        except (ValueError, OSError):
-            return 0
-
-    return told("1_DCACHE") or 32 << 10, told("3") or told("2") or 8 << 20
+    """Bytes of the first cache, and what a launch may count on of the last one, as the system tells them, else usual ones."""
+    first, *_ = *cache_sizes(), 32 << 10
+    return first, host_target().last_cache
 
 
 def sweep_rows(options: argparse.Namespace) -> Iterator[Record]:

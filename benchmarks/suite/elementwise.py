@@ -147,7 +147,7 @@ def adamw(n: int) -> Row:
 def programs(count: int, span: int) -> Row:
     """Many programs of 128 elements against one program with a loop over the same blocks, in the cache."""
     x, y = normal(span * 128), normal(span * 128, seed=1)
-    out, theirs = np.empty_like(x), np.empty_like(x)
+    out, theirs = np.empty((2, x.size), np.float32)  # alike to the lines and pages of the caches
     loop = many.add_loop[(1,)]
     return Row(
         f"{count} programs, BLOCK 128",

@@ -1,4 +1,4 @@
-"""How many CPUs this process may use, for the threads of launches and of compilation."""
+"""How many CPUs this process may use, for the threads of launches and of compilation, and what caches they have."""
 
 from __future__ import annotations
 
@@ -13,6 +13,22 @@ def available_threads(proc: Path = Path("/proc"), control: Path = Path("/sys/fs/
     cpus = len(affinity(0)) if affinity else os.cpu_count() or 1
     quota = cgroup_quota(proc, control)
     return max(1, cpus if quota is None else min(cpus, ceil(quota)))
+
+
+def cache_sizes(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> list[int]:
+    """Bytes of the caches that hold data, from the first to the last, as Linux tells them; none where it does not.
+
+    Source: the kernel's Documentation/ABI/testing/sysfs-devices-system-cpu.
+    """
+    found: dict[int, int] = {}
+    for cache in sorted(folder.glob("index*")):
+        level, kind, size = (_read(cache / name).strip() for name in ("level", "type", "size"))
+        if kind in ("Data", "Unified") and level.isdigit() and size[:-1].isdigit() and size[-1] in _UNITS:
+            found[int(level)] = int(size[:-1]) * _UNITS[size[-1]]
+    return [found[level] for level in sorted(found)]
+
+
+_UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
 def cgroup_quota(proc: Path, control: Path) -> float | None:

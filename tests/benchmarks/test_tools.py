@@ -89,7 +89,8 @@ def test_terminal_names_everything() -> None:
         "grow: the dearest (size 8) is 2.00 times the cheapest (size 1024), 2.12 with the price of a launch; torch 1.00",
         "2048 has 0.50 of the flops a second of 512; goal 0.8: missed",
         "two threads: 1 of 1 met; 0 beyond",
-        "all: 5 of 8 met; 2 beyond 1.5 times the goal; 62%, where 85% and none beyond are asked: missed",
+        "table: 5 of 5 met; 0 beyond 1.5 times the goal; 100%, where 85% and none beyond are asked: met",
+        "all: 5 of 8 met; 2 beyond 1.5 times the goal",
         "missed, beyond 1.5 times: time against size, grow: 2.00, goal 1.3",
     ):
         assert part in text
@@ -103,8 +104,12 @@ def test_goals_of_every_kind_are_counted() -> None:
     assert (one.met, one.tuned, one.missing, one.far, one.all) == (2, 1, 1, 1, 4)
     assert (found["two threads"].met, found["two threads"].far) == (0, 0)
     assert (found["compile by family"].met, found["compile by family"].far) == (0, 0)
-    assert found["all"].all == sum(c.all for kind, c in found.items() if kind != "all")
-    assert list(found)[-1] == "all"
+    single = {kind: c.all for kind, c in found.items() if kind not in ("table", "all")}
+    assert found["all"].all == sum(single.values())
+    assert found["table"].all == sum(single[kind] for kind in goals.TABLE if kind in single)
+    assert list(found)[-2:] == ["table", "all"]
+    (line,) = (line for line in goals.summary([row(), slow, *OTHERS]) if line.startswith("table:"))
+    assert line.endswith("are asked: missed")
 
 
 def test_a_run_without_goals_says_nothing_of_them() -> None:

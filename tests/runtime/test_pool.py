@@ -172,3 +172,18 @@ def test_a_quota_limits_the_affinity(tmp_path: Path) -> None:
     write(tmp_path / "proc/self/cgroup", "0::/\n")
     write(tmp_path / "cg/cpu.max", "50000 100000\n")
     assert processors.available_threads(tmp_path / "proc", tmp_path / "cg") == 1
+
+
+def test_cache_sizes(tmp_path: Path) -> None:
+    told = {
+        "0": ("1", "Data", "48K"),
+        "1": ("1", "Instruction", "32K"),
+        "2": ("2", "Unified", "2048K"),
+        "3": ("3", "Unified", "1M"),
+    }
+    for number, (level, kind, size) in told.items():
+        for name, text in (("level", level), ("type", kind), ("size", size)):
+            write(tmp_path / f"index{number}" / name, f"{text}\n")
+    write(tmp_path / "index4/level", "4\n")  # of which nothing else is known
+    assert processors.cache_sizes(tmp_path) == [48 << 10, 2 << 20, 1 << 20]
+    assert processors.cache_sizes(tmp_path / "none") == []

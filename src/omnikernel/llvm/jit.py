@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import platform
 import sys
 import threading
@@ -28,6 +27,7 @@ import llvmlite.binding as llvm
 from ..elf import undefined_symbols
 from ..errors import UnresolvedSymbol
 from ..lower.lanes import LAST_CACHE, Target
+from ..processors import cache_sizes
 from ..relocatable import merge
 from .calls import Calls, may_be_apart
 from .pieces import divided
@@ -99,19 +99,8 @@ def host_target() -> Target:
     features = frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
     if not _may_use_tiles():
         features = frozenset(name for name in features if not name.startswith("amx"))
-    return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, _last_cache())
-
-
-def _last_cache() -> int:
-    """Bytes of the last cache, as the system tells them."""
-    for level in ("3", "2"):
-        try:
-            found = os.sysconf(f"SC_LEVEL{level}_CACHE_SIZE")
-        except (AttributeError, ValueError, OSError):  # not this system's, or not for this processor
-            break
-        if found > 0:
-            return found
-    return LAST_CACHE
+    last_cache = min([*cache_sizes()[-1:], LAST_CACHE])
+    return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, last_cache)
 
 
 @functools.lru_cache(maxsize=8)
