@@ -20,6 +20,7 @@ from ..llvm.emit import I1, I64, Builder, LType, LValue, Section
 from .index import SHAPE_OPS, Index, operand_index, operand_indices, reshape_index, source_index
 from .lanes import ELEMENTWISE, Lanes, is_narrow, register_type
 from .linear import Linear, add
+from .reciprocal import DIVISIONS, by_reciprocal
 
 if TYPE_CHECKING:
     from .function import FunctionLowering
@@ -491,6 +492,10 @@ def evaluate_elementwise(ev: Evaluator, op: Op, index: Index) -> Sequence[Placed
     level = lanes = 0
     for value, at in placed:
         level, lanes = max(level, at), max(lanes, value.lanes)
+    if op.name in DIVISIONS:
+        quotient = by_reciprocal(ev, placed, level, lanes)
+        if quotient:
+            return [quotient]
     operands = [ev.spread(p, lanes) for p in placed]
     with ev.at(level):
         return [(result, level) for result in handler(ev.b, op, operands)]

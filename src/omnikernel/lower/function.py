@@ -133,6 +133,7 @@ class FunctionLowering:
         self.cost = 0.0
         self.trips = 1.0
         self.prefetches = False  # loops ask for what they read next
+        self.multiplies = False  # by a reciprocal instead of dividing
         self.streaming: Streaming | None = None  # where stores may go past the caches
         self.products, self.product_tile = _products(kernel)
         self._varies: dict[tuple[Value, Index], bool] = {}

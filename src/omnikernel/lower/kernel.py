@@ -71,6 +71,7 @@ def lower_kernel(
         lowerings.append(FunctionLowering(b, together.kernel, together.schedules, arena, target.vector_bits))
     for lowering in lowerings:
         lowering.prefetches = target.prefetches and not lowering.products  # these have their own way, by tiles
+        lowering.multiplies = waits_for_memory(kernel)  # in others the multipliers are busy, and the divider is not
     grid = _read_launch(b, kernel, lowerings)
     entry = b.section()
     if may_stream(kernel, target):
