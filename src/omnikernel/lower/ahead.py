@@ -8,7 +8,7 @@ first tile, the last one) costs a little time: a prefetch never faults and chang
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.tile import Op, Value
@@ -142,19 +142,21 @@ def _source(fl: FunctionLowering, value: Value, index: Index) -> tuple[Value, In
 
 def is_computed(fl: FunctionLowering, pointer: Value) -> bool:
     """Whether no part of an address is a tile from memory, nor dear."""
+    return all(op is not None and (op.name in SHAPE_OPS or op.name in _CHEAP) for op in ops_behind(fl, pointer))
+
+
+def ops_behind(fl: FunctionLowering, pointer: Value) -> Iterator[Op | None]:
+    """The ops that make the tiles which a tile of addresses is made of, each once; None for a tile in the arena."""
     stack, seen = [pointer], set()
     while stack:
         current = stack.pop()
         if current in seen or not shape_of(current.type):
             continue
         seen.add(current)
-        if current in fl.bindings:
-            return False
-        op: Op = fl.definition(current)
-        if op.name not in SHAPE_OPS and op.name not in _CHEAP:
-            return False
-        stack.extend(op.operands)
-    return True
+        op = None if current in fl.bindings else fl.definition(current)
+        yield op
+        if op is not None:
+            stack.extend(op.operands)
 
 
 _CHEAP = frozenset(

@@ -12,7 +12,7 @@ from math import prod
 from ..ir.tile import Op, Value
 from ..ir.types import Scalar, element_of, shape_of
 from ..llvm.emit import I64, LType, LValue
-from .ahead import is_computed
+from .ahead import is_computed, ops_behind
 from .bounds import Known, Root, Walked, known_chunks, walk
 from .evaluate import Evaluator, pointee_memory
 from .function import FunctionLowering
@@ -119,18 +119,11 @@ def _along(shape: tuple[int, ...], dim: int, base: str = "0") -> Index:
 
 def _affine(fl: FunctionLowering, pointer: Value) -> bool:
     """Whether an address is a sum of indices times scalars: no remainder, no product of two tiles."""
-    stack, seen = [pointer], set()
-    while stack:
-        current = stack.pop()
-        if current in seen or not shape_of(current.type):
-            continue
-        seen.add(current)
-        op = fl.definition(current)
-        if op.name in _REMAINDERS:
+    for op in ops_behind(fl, pointer):
+        if op is None or op.name in _REMAINDERS:
             return False
         if op.name == "arith.muli" and all(_varies(fl, v) for v in op.operands):
             return False
-        stack.extend(op.operands)
     return True
 
 
