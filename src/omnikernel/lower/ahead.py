@@ -18,8 +18,8 @@ from .evaluate import Evaluator, pointee_memory
 from .function import FunctionLowering
 from .index import SHAPE_OPS, ZERO, Index, Ix, operand_indices, symbolic_add, symbolic_bits
 from .nest import choose_lane_dim
+from .prefetch import LINE, prefetch
 
-LINE = 64  # bytes
 FARTHEST = 1 << 26  # bytes between two tiles, beyond which they are not taken for neighbours
 
 
@@ -55,8 +55,7 @@ class Ahead:
         at = b.add(self.start, b.add(b.mul(run, self.stride), b.mul(within, b.integer(I64, LINE))))
         for _ in range(0, each, self.across):
             pointer = b.cast("inttoptr", at, "ptr")
-            for k in range(min(each, self.across)):
-                prefetch(b, b.gep("i8", pointer, b.integer(I64, k * LINE)))
+            prefetch(b, pointer, LINE * min(each, self.across), cache=2)
             at = b.add(at, self.stride)
 
 
@@ -70,12 +69,6 @@ def fetch(b: Builder, tiles: Sequence[Ahead], rows: tuple[LValue, int, int], col
     number = b.add(b.mul(along, b.integer(I64, m // height)), down)
     for tile in tiles:
         tile.fetch(b, number, m * n // (height * width))
-
-
-def prefetch(b: Builder, pointer: LValue) -> None:
-    """Ask for the line of an address."""
-    b.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
-    b.line(f"call void @llvm.prefetch.p0({pointer}, i32 0, i32 2, i32 1)")  # to be read, second-level cache, data
 
 
 def expect(fl: FunctionLowering, value: Value) -> Ahead | None:

@@ -58,7 +58,8 @@ def lower_kernel(
         UnsupportedOp: for an op that has no lowering, naming the user's line.
     """
     module = Module(triple=target.triple, features=target.features)
-    narrow = waits_for_memory(kernel) and "avx512vl" in target.features
+    waits = waits_for_memory(kernel)
+    narrow = waits and "avx512vl" in target.features
     if narrow:
         # A 512-bit access crosses a cache line wherever an array is not 64-byte aligned (NumPy's are 16), which costs
         # more than fewer instructions gain: 1.03 against 1.10 of torch.add at 2^20.
@@ -71,7 +72,7 @@ def lower_kernel(
         lowerings.append(FunctionLowering(b, together.kernel, together.schedules, arena, target.vector_bits))
     for lowering in lowerings:
         lowering.prefetches = target.prefetches and not lowering.products  # these have their own way, by tiles
-        lowering.multiplies = waits_for_memory(kernel)  # in others the multipliers are busy, and the divider is not
+        lowering.multiplies = waits  # in others the multipliers are busy, and the divider is not
     grid = _read_launch(b, kernel, lowerings)
     entry = b.section()
     if may_stream(kernel, target):

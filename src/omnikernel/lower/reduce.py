@@ -15,7 +15,7 @@ from math import prod
 from ..ir.tile import Op, Region, Value, walk
 from ..ir.types import Pointer, Scalar, Tensor, element_of, shape_of
 from ..llvm.emit import I64, LType, LValue
-from .ahead import LINE, is_computed, prefetch
+from .ahead import is_computed
 from .bounds import walk as walk_nest
 from .evaluate import Address, Buffer, Evaluator, constant_lanes, pointee_memory
 from .function import FunctionLowering, statement
@@ -23,6 +23,7 @@ from .index import Index, Ix, operand_index
 from .lanes import ELEMENTWISE, Lanes, register_type
 from .memory import OPEN, load_lanes, store_lanes
 from .nest import Nest, choose_lane_dim, shape_index
+from .prefetch import prefetch
 
 # Rows that a reduction over an outer axis takes at once: walking further down in each chunk of columns would read more
 # places of memory side by side than the hardware fetches ahead.
@@ -344,8 +345,7 @@ class _Reduction:
                 element = pointee_memory(pointer)
                 start, level = ev.scalar_pointer(address, element)
                 with ev.at(max(level, ev.level)):
-                    for k in range(0, self.nest.lanes * LType(element).bits // 8, LINE):
-                        prefetch(b, b.gep("i8", start, b.integer(I64, k)))
+                    prefetch(b, start, self.nest.lanes * LType(element).bits // 8, cache=2)
 
     def place(self, buffer: Buffer) -> Address:
         """Where the results at the index are kept."""

@@ -51,9 +51,7 @@ class Schedule:
     repeatable: frozenset[Op] = frozenset()  # tile stores to what the function does not load: twice is as good as once
     shared: Mapping[tuple[Op, int], Shared] = field(default_factory=dict)  # operands of products that stay packed
     needed: Mapping[Op, Needed] = field(default_factory=dict)  # of products: masks of what is seen of them
-    stored: Mapping[Op, tuple[Op, ...]] = field(
-        default_factory=dict
-    )  # products -> tiles defined after it, and its store
+    stored: Mapping[Op, tuple[Op, ...]] = field(default_factory=dict)  # products -> tiles defined after, and the store
 
 
 # Rough nanoseconds a vector; what matters is which are more than a load and an add.
@@ -162,8 +160,8 @@ class _Scheduler:
         seen = needed(self.function) if packed else {}
         again = shared(self.function, self.roots) if packed else {}
         repeatable = self._repeatable()
-        stored = {product: ops for product in dict.fromkeys(p for p, _ in again) if (ops := self._stored(product))}
-        stored = {p: ops for p, ops in stored.items() if ops[-1] in repeatable and {(p, 0), (p, 1)} <= again.keys()}
+        unread = [product for product, number in again if number and (product, 0) in again]
+        stored = {p: ops for p in unread if (ops := self._stored(p)) and ops[-1] in repeatable}
         return Schedule(self.keep, packed, self.sinks, self.groups, waiting, repeatable, again, seen, stored)
 
     def _stored(self, product: Op) -> tuple[Op, ...]:
