@@ -9,7 +9,7 @@ FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 native = Extension(
     "omnikernel._native",
-    sources=[f"{FOLDER}/{name}.c" for name in ("module", "pool", "arrays", "call", "context", "entry", "dispatch", "prepare", "launcher", "xla")],
+    sources=[f"{FOLDER}/{name}.c" for name in ("module", "pool", "arrays", "call", "context", "trial", "entry", "dispatch", "prepare", "launcher", "xla")],
     depends=[f"{FOLDER}/{name}.h" for name in ("native", "call", "launch", "xla")],
     define_macros=[("Py_LIMITED_API", "0x030b0000")],
     extra_compile_args=["-std=gnu11", "-O2", "-pthread", "-fvisibility=hidden"],

@@ -55,6 +55,7 @@ class Artefact:
     arena_bytes: int
     asserts: tuple[str, ...] = ()
     cost: float = 0.0  # estimated nanoseconds of one program; 0 where unknown
+    in_order: bool = True  # a program may wait for a lower one, so they are handed out in increasing order
     texts: dict[str, str] = field(default_factory=dict)  # stage name -> text, for dumps
     options: Options = Options(disjoint=True)  # what it was compiled with; a launcher derives the other variant from it
 
@@ -67,6 +68,7 @@ class Artefact:
             "arena_bytes": self.arena_bytes,
             "asserts": list(self.asserts),
             "cost": self.cost,
+            "in_order": self.in_order,
             "texts": {stage: text for stage, text in self.texts.items() if stage == "ttir"},
             "options": asdict(self.options),
         }

@@ -24,7 +24,7 @@ from .passes.exchange import exchange, partners
 from .passes.lockstep import Lockstep, lockstep
 from .passes.merge import merge
 from .passes.network import network
-from .passes.order import program_order
+from .passes.order import may_wait, program_order
 from .passes.schedule import schedule
 from .passes.uncarry import uncarry
 from .passes.unscale import unscale
@@ -102,6 +102,7 @@ def _compiled(kernel: Kernel, options: Options, target: Target, ttir_text: str |
         arena_bytes=lowered.arena_bytes,
         asserts=lowered.asserts,
         cost=lowered.cost,
+        in_order=may_wait(kernel),
         texts=texts,
         options=options,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnikernel.passes.alias import find_roots
-from omnikernel.passes.order import program_order
+from omnikernel.passes.order import may_wait, program_order
 from omnikernel.ttir import parse
 
 HEAD = """\
@@ -79,3 +79,22 @@ def test_order(name: str) -> None:
     body, disjoint, order = CASES[name]
     kernel = parse(HEAD + body + TAIL)
     assert program_order(kernel, find_roots(kernel, disjoint)) == order
+
+
+WAITING = {
+    "loads and stores": ("", False),
+    "a barrier": ("    ttg.barrier all\n", True),
+    "an atomic": (
+        "    %one = arith.constant dense<1.0> : tensor<16xf32>\n    %all = arith.constant dense<true> : tensor<16xi1>\n"
+        "    %old = tt.atomic_rmw fadd, relaxed, gpu, %from_at, %one, %all : "
+        "(tensor<16x!tt.ptr<f32>>, tensor<16xf32>, tensor<16xi1>) -> tensor<16xf32>\n",
+        True,
+    ),
+    "a volatile load": ("    %v = tt.load %from_at {isVolatile = true} : tensor<16x!tt.ptr<f32>>\n", True),
+}
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_programs_that_may_wait_are_told(name: str) -> None:
+    more, expected = WAITING[name]
+    assert may_wait(parse(HEAD + BOTH + load("at") + more + store("at", "at") + TAIL)) == expected

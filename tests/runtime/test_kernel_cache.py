@@ -36,6 +36,7 @@ ARTEFACT = Artefact(
     arena_bytes=4096,
     asserts=("a.py:3: höher",),
     cost=12.5,
+    in_order=False,
     texts={"ttir": "module {}\n"},
     options=Options(fp_fusion=False, disjoint=True),
 )

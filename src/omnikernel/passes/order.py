@@ -50,6 +50,20 @@ def independent(kernel: Kernel, roots: Roots) -> bool:
     return not written & read
 
 
+def may_wait(kernel: Kernel) -> bool:
+    """Whether a program may wait for another one, or says something that is expected in order.
+
+    It can wait only by atomics, or by loads that are volatile: a plain load may be done once for all trips of a loop.
+    """
+    for op in _ops(kernel):
+        row = SCHEMA.get(op.name)
+        if row is None or (op.name != "tt.call" and row.effect & (Effect.ORDER | Effect.HOST)):
+            return True
+        if op.attributes.get("isVolatile"):
+            return True
+    return False
+
+
 def _ops(kernel: Kernel) -> list[Op]:
     return [op for function in kernel.functions for op in walk(function.body)]
 

@@ -79,6 +79,7 @@ def _artefact(manifest: dict[str, Any], code: bytes) -> Artefact:
         arena_bytes=manifest["arena_bytes"],
         asserts=tuple(manifest["asserts"]),
         cost=manifest["cost"],
+        in_order=manifest["in_order"],
         texts=manifest["texts"],
         options=Options(**manifest["options"]),
     )

@@ -25,7 +25,9 @@ from .launch import Executable, Launcher
 
 _TABLE = "_omnikernel_table"  # attribute of a JITFunction
 _POINTER, _INTEGER, _F32, _F64 = range(4)  # kinds of slots, as in dispatch.c
-_NOT_YET = (0, 0, 0.0)
+# Address, bytes of scratch, nanoseconds of a program, whether programs are handed out in order.
+CodeOfVariant = tuple[int, int, float, bool]
+_NOT_YET: CodeOfVariant = (0, 0, 0.0, True)
 # What a launch looks at of `triton.knobs`, where Triton is not loaded: no hook, no debug mode.
 _NO_KNOBS = SimpleNamespace(
     runtime=SimpleNamespace(add_stages_inspection_hook=None, debug=False, launch_enter_hook=None, launch_exit_hook=None)
@@ -158,16 +160,16 @@ def cache_of(jit_function: Any, compiled_kernel: Any) -> dict[Any, Any] | None:
     return None
 
 
-def variants_of(executable: Executable) -> list[tuple[int, int, float]]:
-    """Address, scratch and cost of a kernel's code, for arrays that may share memory and for those that do not."""
+def variants_of(executable: Executable) -> list[CodeOfVariant]:
+    """A kernel's code, for arrays that may share memory and for those that do not."""
     return [_variant(executable, disjoint) for disjoint in (False, True)]
 
 
-def _variant(executable: Executable, disjoint: bool) -> tuple[int, int, float]:
+def _variant(executable: Executable, disjoint: bool) -> CodeOfVariant:
     loaded = executable.loaded(disjoint)
     if loaded is None:
         return _NOT_YET
-    return loaded.address, loaded.artefact.arena_bytes, loaded.artefact.cost
+    return loaded.address, loaded.artefact.arena_bytes, loaded.artefact.cost, loaded.artefact.in_order
 
 
 def slots_of_call(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..artefact import Artefact, Options
+from ..artefact import Artefact
 from ..artefact import Parameter as Slot
 from ..errors import ArgumentTypeError, CorruptArtefact, ShippedError, ShippedWarning
 from ..ops.arrays import state
@@ -401,5 +401,11 @@ class Prebuilt(Executable):
 
 def _artefact(name: str, slots: tuple[Slot, ...], entry: Mapping[str, Any]) -> Artefact:
     return Artefact(
-        name, b"", slots, entry["arena_bytes"], tuple(entry["asserts"]), entry["cost"], {}, Options(disjoint=True)
+        name=name,
+        object=b"",
+        parameters=slots,
+        arena_bytes=entry["arena_bytes"],
+        asserts=tuple(entry["asserts"]),
+        cost=entry["cost"],
+        in_order=entry.get("in_order", True),  # packages made earlier do not say
     )

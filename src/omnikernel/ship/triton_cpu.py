@@ -85,6 +85,7 @@ class Entry:
                 "key": self.keys[name],
                 "arena_bytes": artefact.arena_bytes,
                 "cost": artefact.cost,
+                "in_order": artefact.in_order,
                 "asserts": list(artefact.asserts),
             }
         return found

@@ -160,8 +160,8 @@ static PyObject *try_launch(PyObject *self, PyObject *const *items, Py_ssize_t c
 
 PyDoc_STRVAR(add_doc, "add(args, kwargs, debug, compiled, executable, slots, plain, disjoint, cache=None) -> bool\n--\n\n"
                       "Remember the kernel for calls like this one; False where such a call has no key or no array.\n"
-                      "slots: (source, kind, bits, itemsize, written) each; a variant: (address, arena bytes, cost); cache:\n"
-                      "the dict in which Triton keeps the kernel, if it is known.");
+                      "slots: (source, kind, bits, itemsize, written) each; a variant: (address, arena bytes, cost, in order);\n"
+                      "cache: the dict in which Triton keeps the kernel, if it is known.");
 
 static PyObject *table_add(PyObject *self, PyObject *arguments) {
     Table *table = (Table *)self;

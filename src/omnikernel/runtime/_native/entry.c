@@ -60,12 +60,18 @@ static int is_disjoint(const Entry *entry, const Call *call) {
  * measured every time; one that was disturbed counts half, and so is forgotten soon. */
 static void learn(Variant *variant, const ok_launch *launch) {
     variant->launches++;
-    if (launch->took > 0) variant->cost = variant->cost > 0 ? (variant->cost + launch->took) / 2 : variant->cost;
+    ok_trial_note(&variant->trial, launch);
+    if (launch->wall <= 0 || variant->cost <= 0 || (launch->brief && launch->on > 1)) return;
+    double took = launch->wall * launch->on / (double)launch->programs;
+    /* On several threads more may be the fault of other processes. */
+    if (launch->on == 1 || took < variant->cost) variant->cost = (variant->cost + took) / 2;
 }
 
 int ok_run_variant(const Entry *entry, Variant *variant, const uint64_t *slots, const int32_t grid[3]) {
     ok_launch launch = {variant->kernel, slots, {grid[0], grid[1], grid[2]}, 0, variant->arena_bytes, variant->cost};
+    launch.in_order = variant->in_order;
     launch.measure = variant->launches % MEASURED_EACH == 0;
+    ok_trial_ask(&variant->trial, &launch);
     int32_t fault[3] = {0, 0, 0}, status = 0;
     launch.programs = (int64_t)grid[0] * grid[1];
     if (grid[2] != 0 && launch.programs > INT64_MAX / grid[2]) {
@@ -124,7 +130,7 @@ static int read_slots(PyObject *sequence, Entry *entry) {
 static int read_variant(PyObject *item, Variant *variant) {
     unsigned long long address;
     Py_ssize_t arena;
-    if (!PyArg_ParseTuple(item, "Knd", &address, &arena, &variant->cost)) return 0;
+    if (!PyArg_ParseTuple(item, "Kndp", &address, &arena, &variant->cost, &variant->in_order)) return 0;
     variant->kernel = (ok_kernel)(uintptr_t)address;
     variant->arena_bytes = (size_t)arena;
     return 1;

@@ -14,11 +14,20 @@ typedef struct {
     int written;
 } Slot;
 
+/* What brief launches of a kernel took, alone and shared, so far; see trial.c. */
+typedef struct {
+    float took[2];
+    unsigned short turn;
+    unsigned char shared;
+} ok_trial;
+
 typedef struct {
     ok_kernel kernel; /* NULL: not compiled yet */
     size_t arena_bytes;
     double cost; /* estimated at first, then by what launches took */
+    int in_order;
     unsigned launches;
+    ok_trial trial;
 } Variant;
 
 typedef struct {
@@ -45,6 +54,12 @@ Variant *ok_plan_call(Entry *entry, Call *call, uint64_t *slots);
 /* Runs the programs of a grid. 0: done; -1: with an exception. */
 int ok_run_variant(const Entry *entry, Variant *variant, const uint64_t *slots, const int32_t grid[3]);
 int ok_entry_init(void);
+
+/* ---- trial.c ---- */
+
+/* Says whether a launch is shared if it is brief, and whether that is to be measured. */
+void ok_trial_ask(const ok_trial *trial, ok_launch *launch);
+void ok_trial_note(ok_trial *trial, const ok_launch *launch);
 
 /* ---- context.c ---- */
 

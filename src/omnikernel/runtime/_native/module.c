@@ -11,7 +11,7 @@ static PyObject *run(PyObject *self, PyObject *args) {
     unsigned long long address;
     Py_buffer slots;
     Py_ssize_t arena_bytes;
-    ok_launch launch = {0};
+    ok_launch launch = {.in_order = 1};
     int32_t fault[3] = {0, 0, 0}, status;
     (void)self;
     if (!PyArg_ParseTuple(args, "Ky*(iii)nd", &address, &slots, &launch.grid[0], &launch.grid[1], &launch.grid[2],
@@ -59,7 +59,7 @@ static PyObject *shared_launches(PyObject *self, PyObject *unused) {
 /* What C++ calls for ok::parallel_for; needs no GIL. */
 static void pool_for(ok_kernel kernel, const uint64_t *args, int64_t chunks) {
     int32_t fault[3] = {0, 0, 0};
-    ok_launch launch = {.kernel = kernel, .args = args, .grid = {(int32_t)chunks, 1, 1}, .programs = chunks};
+    ok_launch launch = {.kernel = kernel, .args = args, .grid = {(int32_t)chunks, 1, 1}, .programs = chunks, .in_order = 1};
     if (ok_pool_run(&launch, fault) == OK_NO_MEMORY) kernel(args, launch.grid, 0, chunks, NULL, fault);
 }
 

@@ -19,17 +19,20 @@
 typedef int32_t (*ok_kernel)(const uint64_t *args, const int32_t grid[3], int64_t first, int64_t last, void *arena,
                              void *fault);
 
-/* One launch. `cost` is the estimated nanoseconds of one program, 0 where unknown. After a launch `took` is what they were
- * on one thread, 0 where that is not known; `measure` asks for it also where the launch is short. */
+/* One launch. The last three are results: `wall` is 0 where the launch was brief and `measure` did not ask for it. */
 typedef struct {
     ok_kernel kernel;
     const uint64_t *args;
     int32_t grid[3];
     int64_t programs;
     size_t arena_bytes;
-    double cost;
-    double took;
+    double cost;     /* estimated nanoseconds of one program, 0 where unknown */
+    int in_order;    /* a program may wait for a lower one */
+    int share_brief; /* also with threads that are awake, where it is too brief to wake any */
     int measure;
+    int brief;
+    int on; /* threads */
+    double wall; /* nanoseconds */
 } ok_launch;
 
 #define OK_NO_MEMORY (-1)

@@ -1,50 +1,83 @@
-/* The thread pool: spins briefly, then parks; work is claimed in chunks of programs by CAS on one word.
+/* The thread pool: spins briefly, then parks; work is claimed in chunks of programs by CAS on one word a part.
  *
- * The word holds how many chunks of the running launch nobody has claimed yet. It is zero between launches, so a
- * successful decrement always claims a chunk of the launch that is live now, and the launch cannot end before that
- * chunk is reported done. Hence every field of the launch is read after the claim, and a worker that comes late, from
- * whatever launch it had seen, finds either nothing or real work.
+ * The word holds how many chunks of the part nobody has claimed yet. It is zero between launches, so a successful
+ * decrement always claims a chunk of the launch that is live now, and the launch cannot end before that chunk is
+ * reported done. Hence every other field is read after the claim, and a worker that comes late, from whatever launch it
+ * had seen, finds either nothing or real work.
  *
- * Chunks are handed out in increasing order, so a kernel whose programs wait for lower ones makes progress. The caller
- * takes part and waits only for chunks that a worker has claimed: a worker that the system does not schedule costs
- * nothing. A launch from inside a launch, or from a second thread meanwhile, runs inline.
+ * A launch whose programs may wait for each other is one part, of which chunks are handed out in increasing order, so
+ * that it makes progress; so is a long one. Else every thread has a part of its own, the same one in every launch over
+ * the same grid, and finds in its cache what it has written there; who is done helps the others, the lowest first.
+ *
+ * The caller takes part and waits only for chunks that a worker has claimed: a worker that the system does not schedule
+ * costs nothing. A launch from inside a launch, or from a second thread meanwhile, runs inline.
  */
+#define _GNU_SOURCE /* sched_getcpu */
 #include "native.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* Shorter launches run on one thread, also where they follow each other and find the workers awake: an addition of 12 to
- * 25 us took longer on two, the median over many, since each finds half of its data in the other one's cache. */
-#define INLINE_BELOW_NS 30000.0
+/* Waking a thread costs as much as this. */
+#define BRIEF_BELOW_NS 30000.0
+/* What is briefer is shared with threads that are awake (see trial.c), if it is no shorter than this, each getting so much. */
+#define SHARED_FROM_NS 3000.0
+#define LEAST_PART_NS 2000.0
+/* Below this much for each thread, data may still be in the cache of the thread that had it last. */
+#define OWN_PART_BELOW_NS 150000.0
+/* So many brief launches close to each other wake the workers; so many more, if those did not come meanwhile. */
+#define STREAK 8
+#define STREAK_ANEW 128
 #define CHUNKS_PER_THREAD 16
-#define WORKER_SPIN_NS 20000
+#define WORKER_SPIN_NS 50000
 #define CALLER_SPIN_NS 50000
 #define MAX_THREADS 1024
+#define ASLEEP (-1)
+#define ELSEWHERE (-2) /* where the system does not tell processors */
+#define LINES 128 /* two cache lines: processors fetch pairs of them */
+
+/* Part 0 is the caller's, or the whole launch; worker w owns part w + 1. */
+typedef struct {
+    _Alignas(LINES) _Atomic uint32_t left;
+    uint32_t chunks;
+    int64_t first, last, chunk;
+    ok_kernel kernel;
+    const uint64_t *args;
+    size_t arena_bytes;
+    int32_t grid[3];
+    _Atomic int processor; /* its worker's, written by that alone; ASLEEP */
+} ok_part;
+
+static ok_part parts[MAX_THREADS];
 
 static struct {
-    _Atomic uint32_t unclaimed;
-    _Atomic uint32_t done;
-    _Atomic int busy;    /* a launch owns the pool */
-    _Atomic int active;  /* workers that may take part in the live launch */
-    _Atomic int sleepers;
-    _Atomic int waiting; /* the caller is parked */
+    /* Read by everyone, written when the number of threads changes. */
+    _Alignas(LINES) _Atomic int active; /* workers that may take part */
+    _Atomic int count;                  /* parts */
     _Atomic int threads;
+    _Atomic unsigned roused; /* counts calls to be awake, without work */
+    _Atomic int processor;   /* the caller's */
+    _Atomic int64_t failed_at; /* first program of the lowest chunk that failed; INT64_MAX: none */
+    /* Of the live launch. */
+    _Alignas(LINES) _Atomic uint32_t done;
+    _Atomic int waiting; /* the caller is parked */
+    uint32_t chunks;
+    /* The caller's and the sleepers'. */
+    _Alignas(LINES) _Atomic int busy; /* a launch owns the pool */
+    _Atomic int sleepers;
     pthread_mutex_t lock;
     pthread_cond_t work;
     pthread_cond_t finished;
-    int workers; /* started; touched by the owner only */
+    int workers; /* started; touched by the owner only, as are the next two */
+    int streak;
+    int64_t last_brief;
     _Atomic int64_t shared; /* launches so far */
-    /* The live launch; written by the owner while `unclaimed` is zero. */
-    ok_launch launch;
-    int64_t chunk;
-    uint32_t chunks;
     /* The failure of the lowest program so far. */
-    _Atomic int64_t failed_at; /* first program of the chunk that failed; INT64_MAX: none */
     int32_t status;
     int32_t fault[3];
 } pool;
@@ -93,15 +126,30 @@ static inline void relax(void) {
 #endif
 }
 
-static int claim(uint32_t *index) {
-    uint32_t left = atomic_load_explicit(&pool.unclaimed, memory_order_acquire);
+typedef struct {
+    const ok_part *part;
+    int64_t first, last;
+} ok_chunk;
+
+static int claim(ok_part *part, ok_chunk *chunk) {
+    uint32_t left = atomic_load_explicit(&part->left, memory_order_acquire);
     while (left != 0) {
-        if (atomic_compare_exchange_weak_explicit(&pool.unclaimed, &left, left - 1, memory_order_acq_rel,
+        if (atomic_compare_exchange_weak_explicit(&part->left, &left, left - 1, memory_order_acq_rel,
                                                   memory_order_acquire)) {
-            *index = pool.chunks - left;
+            int64_t first = part->first + (int64_t)(part->chunks - left) * part->chunk;
+            *chunk = (ok_chunk){part, first, part->last - first < part->chunk ? part->last : first + part->chunk};
             return 1;
         }
     }
+    return 0;
+}
+
+/* A chunk of one's own part, else of the lowest part that has any. */
+static int find_chunk(int own, ok_chunk *chunk) {
+    if (claim(&parts[own], chunk)) return 1;
+    int count = atomic_load_explicit(&pool.count, memory_order_relaxed);
+    for (int i = 0; i < count; i++)
+        if (claim(&parts[i], chunk)) return 1;
     return 0;
 }
 
@@ -115,20 +163,19 @@ static void report_failure(int64_t first, int32_t status, const int32_t fault[3]
     pthread_mutex_unlock(&pool.lock);
 }
 
+static void run_programs(const ok_part *part, int64_t first, int64_t last) {
+    if (first >= atomic_load_explicit(&pool.failed_at, memory_order_relaxed)) return;
+    int32_t fault[3] = {0, 0, 0}, status = OK_NO_MEMORY;
+    void *scratch = thread_arena(part->arena_bytes);
+    if (scratch) status = part->kernel(part->args, part->grid, first, last, scratch, fault);
+    if (status != 0) report_failure(first, status, fault);
+}
+
 /* Runs one claimed chunk and counts it as done. Chunks above a failed one are skipped, those below are not: so the
  * lowest failing program is the one that is reported, whatever the timing. */
-static void run_chunk(uint32_t index) {
-    const ok_launch *launch = &pool.launch;
+static void run_chunk(const ok_chunk *chunk) {
     uint32_t chunks = pool.chunks;
-    int64_t first = (int64_t)index * pool.chunk;
-    int64_t last = first + pool.chunk < launch->programs ? first + pool.chunk : launch->programs;
-    if (first < atomic_load_explicit(&pool.failed_at, memory_order_relaxed)) {
-        int32_t fault[3] = {0, 0, 0};
-        void *scratch = thread_arena(launch->arena_bytes);
-        int32_t status = scratch ? launch->kernel(launch->args, launch->grid, first, last, scratch, fault)
-                                 : OK_NO_MEMORY;
-        if (status != 0) report_failure(first, status, fault);
-    }
+    run_programs(chunk->part, chunk->first, chunk->last);
     if (atomic_fetch_add(&pool.done, 1) + 1 == chunks && atomic_load(&pool.waiting)) {
         pthread_mutex_lock(&pool.lock);
         pthread_cond_broadcast(&pool.finished);
@@ -136,23 +183,80 @@ static void run_chunk(uint32_t index) {
     }
 }
 
-static int has_work(int worker) { return atomic_load(&pool.unclaimed) != 0 && worker < atomic_load(&pool.active); }
+static int has_work(int worker) {
+    if (worker >= atomic_load(&pool.active)) return 0;
+    int count = atomic_load(&pool.count);
+    for (int i = 0; i < count; i++)
+        if (atomic_load(&parts[i].left) != 0) return 1;
+    return 0;
+}
+
+/* ---- workers ---- */
+
+static int processor(void) {
+#ifdef __linux__
+    return sched_getcpu();
+#else
+    return ELSEWHERE;
+#endif
+}
+
+/* A store costs the others a fetch, even of the same value. */
+static void set(_Atomic int *word, int value) {
+    if (atomic_load_explicit(word, memory_order_relaxed) != value) atomic_store(word, value);
+}
+
+/* The system may wake a worker on the caller's processor, where it waits until the caller gives up spinning for it; it is
+ * milliseconds before the system moves one of them. So a worker that finds itself there leaves: a mask without that
+ * processor takes it elsewhere, and the old mask leaves it there. */
+static void keep_off_the_caller(int worker) {
+    int here = processor();
+#ifdef __linux__
+    cpu_set_t allowed, others;
+    if (here >= 0 && here == atomic_load(&pool.processor) && sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
+        others = allowed;
+        CPU_CLR(here, &others);
+        if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0)
+            sched_setaffinity(0, sizeof allowed, &allowed);
+        here = processor();
+    }
+#endif
+    set(&parts[worker + 1].processor, here);
+}
+
+/* 1 once there is something in a worker's part or in the caller's; other parts' words would be polled by too many. */
+static int spin(int worker) {
+    int64_t until = now_ns() + WORKER_SPIN_NS;
+    do {
+        keep_off_the_caller(worker);
+        for (int i = 0; i < 64; i++) {
+            uint32_t own = atomic_load_explicit(&parts[worker + 1].left, memory_order_acquire);
+            if ((own | atomic_load_explicit(&parts[0].left, memory_order_acquire)) != 0)
+                return worker < atomic_load(&pool.active);
+            relax();
+        }
+    } while (now_ns() < until);
+    return 0;
+}
+
+static void sleep_until_work(int worker) {
+    pthread_mutex_lock(&pool.lock);
+    unsigned roused = atomic_load(&pool.roused);
+    atomic_store(&parts[worker + 1].processor, ASLEEP);
+    atomic_fetch_add(&pool.sleepers, 1);
+    while (!has_work(worker) && (worker >= atomic_load(&pool.active) || atomic_load(&pool.roused) == roused))
+        pthread_cond_wait(&pool.work, &pool.lock);
+    atomic_fetch_sub(&pool.sleepers, 1);
+    pthread_mutex_unlock(&pool.lock);
+    keep_off_the_caller(worker);
+}
 
 static void *worker_main(void *argument) {
     int worker = (int)(intptr_t)argument;
+    ok_chunk chunk;
     for (;;) {
-        uint32_t index;
-        while (worker < atomic_load(&pool.active) && claim(&index)) run_chunk(index);
-        int64_t until = now_ns() + WORKER_SPIN_NS;
-        int found = 0;
-        while (!(found = has_work(worker)) && now_ns() < until)
-            for (int i = 0; i < 32; i++) relax();
-        if (found) continue;
-        pthread_mutex_lock(&pool.lock);
-        atomic_fetch_add(&pool.sleepers, 1);
-        while (!has_work(worker)) pthread_cond_wait(&pool.work, &pool.lock);
-        atomic_fetch_sub(&pool.sleepers, 1);
-        pthread_mutex_unlock(&pool.lock);
+        while (worker < atomic_load(&pool.active) && find_chunk(worker + 1, &chunk)) run_chunk(&chunk);
+        if (!spin(worker)) sleep_until_work(worker);
     }
     return NULL;
 }
@@ -165,6 +269,7 @@ static int ensure_workers(int wanted) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (pool.workers < wanted) {
         pthread_t thread;
+        atomic_store(&parts[pool.workers + 1].processor, ASLEEP);
         if (pthread_create(&thread, NULL, worker_main, (void *)(intptr_t)pool.workers) != 0) break;
         pthread_detach(thread);
         pool.workers++;
@@ -185,10 +290,12 @@ static void wake(int wanted) {
     pthread_mutex_unlock(&pool.lock);
 }
 
+static int all_done(void) { return atomic_load_explicit(&pool.done, memory_order_acquire) == pool.chunks; }
+
 static void wait_for_claimed(void) {
     int64_t until = 0;
-    while (atomic_load_explicit(&pool.done, memory_order_acquire) != pool.chunks) {
-        for (int i = 0; i < 32; i++) relax();
+    while (!all_done()) {
+        for (int i = 0; i < 32 && !all_done(); i++) relax();
         int64_t now = now_ns();
         if (until == 0) until = now + CALLER_SPIN_NS;
         if (now < until) continue;
@@ -206,63 +313,140 @@ static int32_t run_inline(const ok_launch *launch, int32_t fault[3]) {
     return launch->kernel(launch->args, launch->grid, 0, launch->programs, scratch, fault);
 }
 
-static int32_t run_shared(const ok_launch *launch, int threads, int32_t fault[3]) {
+/* Writes a part, all but `left`. */
+static void cut(ok_part *part, const ok_launch *launch, int64_t first, int64_t last, int64_t chunks) {
+    part->first = first;
+    part->last = last;
+    part->chunk = (last - first) / chunks;
+    if (part->chunk < 1) part->chunk = 1;
+    part->chunks = (uint32_t)((last - first + part->chunk - 1) / part->chunk);
+    part->kernel = launch->kernel;
+    part->args = launch->args;
+    part->arena_bytes = launch->arena_bytes;
+    memcpy(part->grid, launch->grid, sizeof part->grid);
+}
+
+static void begin(int count, int threads) {
     atomic_fetch_add(&pool.shared, 1);
-    int64_t chunk = launch->programs / ((int64_t)threads * CHUNKS_PER_THREAD);
-    pool.launch = *launch;
-    pool.chunk = chunk < 1 ? 1 : chunk;
-    pool.chunks = (uint32_t)((launch->programs + pool.chunk - 1) / pool.chunk);
     pool.status = 0;
-    atomic_store(&pool.failed_at, INT64_MAX);
-    atomic_store(&pool.done, 0);
-    atomic_store(&pool.active, threads - 1);
-    atomic_store(&pool.unclaimed, pool.chunks);
-    wake((int64_t)pool.chunks - 1 < threads - 1 ? (int)pool.chunks - 1 : threads - 1);
-    uint32_t index;
-    while (claim(&index)) run_chunk(index);
+    if (atomic_load(&pool.failed_at) != INT64_MAX) atomic_store(&pool.failed_at, INT64_MAX);
+    atomic_store_explicit(&pool.done, 0, memory_order_relaxed);
+    set(&pool.active, threads - 1);
+    set(&pool.count, count);
+}
+
+static int32_t finish(int32_t fault[3]) {
+    ok_chunk chunk;
+    while (find_chunk(0, &chunk)) run_chunk(&chunk);
     wait_for_claimed();
-    memcpy(fault, pool.fault, sizeof pool.fault);
+    if (pool.status != 0) memcpy(fault, pool.fault, sizeof pool.fault);
     return pool.status;
+}
+
+static int32_t run_shared(const ok_launch *launch, int threads, int count, int32_t fault[3]) {
+    begin(count, threads);
+    int64_t chunks = (int64_t)CHUNKS_PER_THREAD * threads / count;
+    pool.chunks = 0;
+    for (int i = 0; i < count; i++) {
+        cut(&parts[i], launch, launch->programs * i / count, launch->programs * (i + 1) / count, chunks);
+        pool.chunks += parts[i].chunks;
+    }
+    for (int i = 0; i < count; i++) atomic_store(&parts[i].left, parts[i].chunks);
+    wake((int64_t)pool.chunks - 1 < threads - 1 ? (int)pool.chunks - 1 : threads - 1);
+    return finish(fault);
+}
+
+/* With threads that are awake, one chunk each; the caller's own is published to nobody. */
+static int32_t run_brief(const ok_launch *launch, int threads, int32_t fault[3]) {
+    begin(threads, threads);
+    pool.chunks = (uint32_t)(threads - 1);
+    for (int i = 1; i < threads; i++) {
+        cut(&parts[i], launch, launch->programs * i / threads, launch->programs * (i + 1) / threads, 1);
+        atomic_store_explicit(&parts[i].left, 1, memory_order_release);
+    }
+    cut(&parts[0], launch, 0, launch->programs / threads, 1);
+    run_programs(&parts[0], 0, parts[0].last);
+    return finish(fault);
 }
 
 /* ---- on how many threads ---- */
 
+static int is_spinning(int worker) {
+    int where = atomic_load_explicit(&parts[worker + 1].processor, memory_order_relaxed);
+    return where != ASLEEP && (where == ELSEWHERE || where != atomic_load_explicit(&pool.processor, memory_order_relaxed));
+}
+
+/* Workers, of those wanted, that are awake for a launch too brief to wake one. Where such launches follow each other they
+ * are woken, for those to come. */
+static int awake(int wanted) {
+    int found = 0;
+    while (found < wanted && found < pool.workers && is_spinning(found)) found++;
+    if (found == wanted) return found;
+    int64_t now = now_ns();
+    pool.streak = now - pool.last_brief < WORKER_SPIN_NS ? pool.streak + 1 : 0;
+    pool.last_brief = now;
+    if (pool.streak >= STREAK) {
+        pool.streak = STREAK - STREAK_ANEW;
+        wanted = ensure_workers(wanted);
+        set(&pool.active, wanted);
+        atomic_fetch_add(&pool.roused, 1);
+        wake(wanted);
+    }
+    return found;
+}
+
+static int32_t run_owned(ok_launch *launch, int threads, double total, int32_t fault[3]) {
+    set(&pool.processor, processor());
+    if (launch->brief) {
+        int worth = (int)(total / LEAST_PART_NS);
+        launch->on = 1 + awake((worth < threads ? worth : threads) - 1);
+        return launch->on < 2 ? run_inline(launch, fault) : run_brief(launch, launch->on, fault);
+    }
+    launch->on = 1 + ensure_workers(threads - 1);
+    if (launch->on < 2) return run_inline(launch, fault);
+    int own = !launch->in_order && total > 0 && total < OWN_PART_BELOW_NS * launch->on;
+    return run_shared(launch, launch->on, own ? launch->on : 1, fault);
+}
+
 int32_t ok_pool_run(ok_launch *launch, int32_t fault[3]) {
-    int threads = atomic_load(&pool.threads);
-    launch->took = 0;
+    int threads = atomic_load(&pool.threads), idle = 0;
+    launch->wall = 0;
+    launch->on = 1;
+    launch->brief = 0;
     if (launch->programs <= 0) return 0;
     if (launch->programs < threads) threads = (int)launch->programs;
     if (threads < 2) return run_inline(launch, fault);
     double total = launch->cost * (double)launch->programs;
-    int small = launch->cost > 0 && total < INLINE_BELOW_NS;
-    int64_t start = launch->measure || total >= INLINE_BELOW_NS ? now_ns() : 0;
-    int idle = 0;
+    launch->brief = launch->cost > 0 && total < BRIEF_BELOW_NS;
+    int alone = launch->brief && (!launch->share_brief || launch->in_order || total < SHARED_FROM_NS);
+    int64_t start = launch->measure || !launch->brief ? now_ns() : 0;
     int32_t status;
-    if (small) {
-        threads = 1;
+    if (alone) {
         status = run_inline(launch, fault);
     } else if (!atomic_compare_exchange_strong(&pool.busy, &idle, 1)) {
         return run_inline(launch, fault);
     } else {
-        threads = 1 + ensure_workers(threads - 1);
-        status = threads < 2 ? run_inline(launch, fault) : run_shared(launch, threads, fault);
-        atomic_store(&pool.busy, 0);
+        status = run_owned(launch, threads, total, fault);
+        atomic_store_explicit(&pool.busy, 0, memory_order_release);
     }
-    if (!start) return status;
-    double took = (double)(now_ns() - start) * threads / (double)launch->programs;
-    /* On several threads more may be the fault of other processes. */
-    if (threads == 1 || launch->cost <= 0 || took < launch->cost) launch->took = took;
+    if (start) launch->wall = (double)(now_ns() - start);
     return status;
 }
 
 /* ---- set-up ---- */
 
 static void reset(void) {
+    for (int i = 0; i <= pool.workers; i++) {
+        atomic_store(&parts[i].left, 0);
+        atomic_store(&parts[i].processor, ASLEEP);
+    }
     pool.workers = 0;
-    atomic_store(&pool.unclaimed, 0);
+    pool.streak = 0;
     atomic_store(&pool.done, 0);
     atomic_store(&pool.busy, 0);
     atomic_store(&pool.active, 0);
+    atomic_store(&pool.count, 0);
+    atomic_store(&pool.failed_at, INT64_MAX);
     atomic_store(&pool.sleepers, 0);
     atomic_store(&pool.waiting, 0);
     pthread_mutex_init(&pool.lock, NULL);
