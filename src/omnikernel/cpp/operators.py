@@ -123,7 +123,9 @@ class Launchable:
         end = len(function.parameters)
         arguments.extend((end, number) for number in (*entry.slots, 0))  # the last: no report
         name = f"{self._identity()} {function.name} {entry.scratch}"
-        artefact = Artefact(function.name, name.encode(), (), entry.scratch, (_FAULT,), entry.cost, texts={"ttir": name})
+        artefact = Artefact(
+            function.name, name.encode(), (), entry.scratch, (_FAULT,), entry.cost, texts={"ttir": name}
+        )
         return Compiled(
             Linked(entry.address, artefact),  # type: ignore[arg-type]
             entry.grid,
