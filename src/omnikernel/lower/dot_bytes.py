@@ -43,8 +43,9 @@ def _dot_product(b: Builder, sums: LValue, unsigned: LValue, signed: LValue) -> 
 class BytePair:
     """The operands of a product of bytes as they are multiplied, and the tiles to fetch meanwhile for the loop's next trip.
 
-    The left one lies row-major, the right one as (K / 4, N, 4). Without tile registers the left one is unsigned, and
-    `excess` is what that adds to the sums of each column. Where tiles wait, all are multiplied, this pair being the last.
+    The left one lies row-major, the right one as (N / width, K / 4, width, 4), where a block has that width. Without tile
+    registers the left one is unsigned, and `excess` is what that adds to the sums of each column. Where tiles wait, all are
+    multiplied, this pair being the last.
     """
 
     left: LValue
@@ -61,22 +62,30 @@ def pack_bytes(fl: FunctionLowering, op: Op) -> BytePair:
     fl.settle([a, b], (), keep=False)
     (m, k), n = shape_of(a.type), shape_of(op.result.type)[1]
     tiles = takes_tiles(fl, op)
-    waiting = None if tiles else wait(fl, op, min(VECTORS, n // 16) * 16 * k, k * (m + n))
+    width = n if tiles else _width(n)
+    waiting = None if tiles else wait(fl, op, width * k, k * (m + n))
     value = a if tiles else _unsigned(fl, a)
 
     def make_left(pointer: LValue) -> None:
         fl.materialise(value, Buffer(pointer, (m, k), I8))
 
     def make_right(pointer: LValue) -> None:
-        _interleave(fl, b, pointer, None if tiles else _behind(fl, pointer, k * n))
+        _interleave(fl, b, pointer, width, None if tiles else _behind(fl, pointer, k * n))
 
     left, first = pack(fl, op, 0, m * k, make_left, waiting)
     right, second = pack(fl, op, 1, k * n + (0 if tiles else 4 * n), make_right, waiting)
-    tiles_ahead = (following(fl, op, number, where) for number, where in enumerate((first, second)))
+    # What stays packed while tiles wait is so small that the cache keeps it; asking for it anew costs 2 %.
+    kept = [number for number, where in enumerate((first, second)) if waiting and where]
+    ahead = (following(fl, op, i, where) for i, where in enumerate((first, second)) if i not in kept)
     if waiting:
         waiting.add(fl.b, left, right)
     excess = None if tiles else _behind(fl, right, k * n)
-    return BytePair(left, right, excess, k, (*filter(None, tiles_ahead),), waiting)
+    return BytePair(left, right, excess, k, (*filter(None, ahead),), waiting)
+
+
+def _width(n: int) -> int:
+    """Columns of a block of sums."""
+    return 16 * min(VECTORS, n // 16)
 
 
 def _behind(fl: FunctionLowering, pointer: LValue, size: int) -> LValue:
@@ -93,8 +102,8 @@ def _unsigned(fl: FunctionLowering, value: Value) -> Value:
     return moved.result
 
 
-def _interleave(fl: FunctionLowering, value: Value, woven: LValue, excess: LValue | None) -> None:
-    """The right operand as (K / 4, N, 4) bytes, and 128 times the sum of each of its columns, where that is wanted."""
+def _interleave(fl: FunctionLowering, value: Value, woven: LValue, width: int, excess: LValue | None) -> None:
+    """The right operand as (N / width, K / 4, width, 4) bytes; where wanted, 128 times the sum of each of its columns."""
     b = fl.b
     bound = fl.bindings.get(value)
     buffer = bound if isinstance(bound, Buffer) else fl.materialise(value)
@@ -103,12 +112,15 @@ def _interleave(fl: FunctionLowering, value: Value, woven: LValue, excess: LValu
     order = [part * 16 + column for column in range(16) for part in range(4)]
 
     def columns(j: LValue) -> None:
+        within = b.and_(j, b.integer(I64, width - 1)) if width < n else j
+        start = b.add(b.mul(b.sub(j, within), b.integer(I64, k)), b.mul(within, b.integer(I64, 4)))
+
         def quad(i: LValue, carried: list[LValue]) -> Sequence[LValue]:
             at = b.add(b.mul(i, b.integer(I64, n)), j)
             rows = [b.load(row, b.gep("i8", buffer.pointer, b.add(at, b.integer(I64, r * n))), 1) for r in range(4)]
             pairs = [b.shuffle(rows[r], rows[r + 1], range(32)) for r in (0, 2)]
             together = b.shuffle(b.shuffle(pairs[0], pairs[1], range(64)), None, order)
-            b.store(together, b.gep("i8", woven, b.add(b.mul(i, b.integer(I64, n)), b.mul(j, b.integer(I64, 4)))), 1)
+            b.store(together, b.gep("i8", woven, b.add(b.mul(i, b.integer(I64, width)), start)), 1)
             return [_dot_product(b, total, b.integer(BYTES, 0x80), together) for total in carried]
 
         totals = b.loop(b.integer(I64, 0), b.integer(I64, k), 4, [b.zero(SUMS)] if excess else [], quad)
@@ -131,60 +143,86 @@ def multiply_bytes(fl: FunctionLowering, pair: BytePair, target: Buffer, zero: b
 def _multiply_vectors(fl: FunctionLowering, pair: BytePair, excess: LValue, target: Buffer, zero: bool) -> None:
     b = fl.b
     m, n = target.shape
-    rows, vectors = min(ROWS, m), min(VECTORS, n // 16)
+    rows, vectors = min(ROWS, m), _width(n) // 16
     cells = [(r, v) for r in range(rows) for v in range(vectors)]
 
-    def block(i: LValue, j: LValue) -> None:
-        corner = b.add(b.mul(i, b.integer(I64, n)), j)
-        places = [b.gep("i32", target.pointer, b.add(corner, b.integer(I64, r * n + v * 16))) for r, v in cells]
+    def terms(
+        operands: tuple[LValue, LValue],
+        following: Sequence[Ahead],
+        corner: tuple[LValue, LValue],
+        sums: list[LValue],
+    ) -> list[LValue]:
+        fetch(b, following, (corner[0], rows, m), (corner[1], 16 * vectors, n))
+        return _terms(b, operands, pair.depth, corner, (rows, vectors), sums)
 
-        def tile(
-            operands: tuple[LValue, LValue], over: LValue, following: Sequence[Ahead], sums: list[LValue]
-        ) -> list[LValue]:
-            column = b.gep("i32", over, j)
-            less = [b.load(SUMS, b.gep("i32", column, b.integer(I64, v * 16)), 4) for v in range(vectors)]
-            sums = [b.sub(total, less[v]) for total, (_, v) in zip(sums, cells, strict=True)]
-            fetch(b, following, (i, rows, m), (j, 16 * vectors, n))
-            return _terms(b, operands, (pair.depth, n), (i, j), (rows, vectors), sums)
+    def block(i: LValue, j: LValue, less: Sequence[LValue]) -> None:
+        at = b.add(b.mul(i, b.integer(I64, n)), j)
+        places = [b.gep("i32", target.pointer, b.add(at, b.integer(I64, r * n + v * 16))) for r, v in cells]
 
         def waited(number: LValue, carried: list[LValue]) -> list[LValue]:
             assert pair.waiting is not None
-            left, right = pair.waiting.pair(b, number)
             following = [ahead.later(b, number) for ahead in pair.following]
-            return tile((left, right), _behind(fl, right, pair.depth * n), following, carried)
+            return terms(pair.waiting.pair(b, number), following, (i, j), carried)
 
         sums = [b.zero(SUMS) if zero else b.load(SUMS, place, 4) for place in places]
+        sums = [b.sub(total, less[v]) for total, (_, v) in zip(sums, cells, strict=True)]
         if pair.waiting:
             sums = b.loop(b.integer(I64, 0), pair.waiting.count(b), 1, sums, waited)
         else:
-            sums = tile((pair.left, pair.right), excess, pair.following, sums)
+            sums = terms((pair.left, pair.right), pair.following, (i, j), sums)
         for place, value in zip(places, sums, strict=True):
             b.store(value, place, 4)
 
-    b.repeat(n, 16 * vectors, lambda j: b.repeat(m, rows, lambda i: block(i, j)))
+    def columns(j: LValue) -> None:
+        less = _excess(fl, pair, excess, n, j, vectors)
+        b.repeat(m, rows, lambda i: block(i, j, less))
+
+    b.repeat(n, 16 * vectors, columns)
     fl.cost += fl.trips * m * n * pair.depth / 64 * 0.35
+
+
+def _excess(fl: FunctionLowering, pair: BytePair, excess: LValue, n: int, j: LValue, vectors: int) -> list[LValue]:
+    """What is too much in the sums of a block's columns."""
+    b = fl.b
+
+    def of_tile(over: LValue) -> list[LValue]:
+        column = b.gep("i32", over, j)
+        return [b.load(SUMS, b.gep("i32", column, b.integer(I64, v * 16)), 4) for v in range(vectors)]
+
+    def waited(number: LValue, carried: list[LValue]) -> list[LValue]:
+        assert pair.waiting is not None
+        found = of_tile(_behind(fl, pair.waiting.pair(b, number)[1], pair.depth * n))
+        return [b.add(total, one) for total, one in zip(carried, found, strict=True)]
+
+    if pair.waiting is None:
+        return of_tile(excess)
+    return b.loop(b.integer(I64, 0), pair.waiting.count(b), 1, [b.zero(SUMS)] * vectors, waited)
 
 
 def _terms(
     b: Builder,
     operands: tuple[LValue, LValue],
-    extents: tuple[int, int],
+    k: int,
     corner: tuple[LValue, LValue],
     block: tuple[int, int],
     sums: list[LValue],
 ) -> list[LValue]:
-    """The sums of a block with the terms of one tile: of both operands, of extents (k, n)."""
-    (left, right), (k, n), (i, j), (rows, vectors) = operands, extents, corner, block
+    """The sums of a block with the terms of one tile: of both operands, k deep."""
+    (left, right), (i, j), (rows, vectors) = operands, corner, block
+    steps = 2 if k % 8 == 0 else 1
+    first, panel = b.gep("i8", left, b.mul(i, b.integer(I64, k))), b.gep("i8", right, b.mul(j, b.integer(I64, k)))
 
-    def steps(kk: LValue, carried: list[LValue]) -> Sequence[LValue]:
-        at = b.add(b.mul(kk, b.integer(I64, n)), b.mul(j, b.integer(I64, 4)))
-        columns = [b.load(BYTES, b.gep("i8", right, b.add(at, b.integer(I64, v * 64))), 1) for v in range(vectors)]
-        made: list[LValue] = []
-        for r in range(rows):
-            from_row = b.add(b.mul(b.add(i, b.integer(I64, r)), b.integer(I64, k)), kk)
-            four = b.splat(b.load(LType("i32"), b.gep("i8", left, from_row), 1), 16)
-            unsigned = b.emit(BYTES, f"bitcast {four} to {BYTES}")
-            made += [_dot_product(b, carried[r * vectors + v], unsigned, columns[v]) for v in range(vectors)]
-        return made
+    def some(kk: LValue, carried: list[LValue]) -> Sequence[LValue]:
+        x, y = b.gep("i8", first, kk), b.gep("i8", panel, b.mul(kk, b.integer(I64, 16 * vectors)))
+        for step in range(steps):
+            at = 64 * vectors * step
+            columns = [b.load(BYTES, b.gep("i8", y, b.integer(I64, at + v * 64)), 1) for v in range(vectors)]
+            made: list[LValue] = []
+            for r in range(rows):
+                four = b.load(LType("i32"), b.gep("i8", x, b.integer(I64, r * k + 4 * step)), 1)
+                unsigned = b.emit(BYTES, f"bitcast {b.splat(four, 16)} to {BYTES}")
+                made += [_dot_product(b, carried[r * vectors + v], unsigned, columns[v]) for v in range(vectors)]
+            carried = made
+        return carried
 
-    return b.loop(b.integer(I64, 0), b.integer(I64, k), 4, sums, steps)
+    return b.loop(b.integer(I64, 0), b.integer(I64, k), 4 * steps, sums, some)
