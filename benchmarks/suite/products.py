@@ -16,10 +16,12 @@ from triton import cdiv
 
 from .row import Arrays, Constants, Goal, Launch, Row, normal, pick, tensor, tensors
 
-TILES = ((32, 32, 32), (64, 64, 32), (128, 64, 32), (128, 128, 64))
+# What the tutorials tune among, smaller ones too; of bytes they take more in a step.
+TILES = ((32, 32, 32), (64, 64, 32), (128, 64, 32), (128, 128, 32), (128, 128, 64), (128, 256, 32), (128, 256, 64))
+BYTE_TILES = ((32, 32, 32), (64, 64, 64), (128, 128, 64), (64, 256, 128), (128, 256, 128))
+SMALL, WIDE = (32, 32, 32), (128, 128, 64)
 BLOCKS = tuple({"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k} for m, n, k in TILES)
-SHORT = tuple({"BM": m, "BN": n, "BK": k} for m, n, k in TILES)
-WIDE = BLOCKS[-1]  # 128x128x64, what the tutorials start from
+SHORT = tuple({"BM": m, "BN": n, "BK": k} for m, n, k in BYTE_TILES)
 
 
 def product_grid(m: int, n: int) -> Callable[[Constants], tuple[int, ...]]:
@@ -111,7 +113,7 @@ def grouped_matmul(tokens: int, groups: int, inner: int, width: int) -> Row:
     rows = 64  # of a tile: the table below is made for it
     table = [(g, r, e) for g, s, e in runs for r in range(s, e, rows)]
     group, first, last = (np.array(column, np.int32) for column in zip(*table, strict=True))
-    configs = tuple({"BN": n, "BK": k} for n, k in ((32, 32), (64, 32), (128, 32), (128, 64)))
+    configs = tuple({"BN": n, "BK": k} for n, k in ((32, 32), (64, 32), (128, 32), (128, 64), (256, 64)))
     launch = Launch(
         many.grouped_matmul, (x, w, out, group, first, last, inner, width),
         lambda c: (len(table), cdiv(width, c["BN"])), {"BN": 64, "BK": 32}, configs, {"BM": rows},
@@ -196,7 +198,8 @@ def makers(scale: str) -> dict[str, Callable[[], Row]]:
     size = pick(scale, 1024, 256, 48)
     heads, length, dim = pick(scale, 8, 2, 2), pick(scale, 1024, 256, 64), pick(scale, 64, 64, 32)
     small = scale == "tiny"
-    block, short, attn = BLOCKS[0 if small else -1], SHORT[0 if small else -1], 32 if small else 64
+    tile, attn = (SMALL, 32) if small else (WIDE, 64)
+    block, short = BLOCKS[TILES.index(tile)], SHORT[BYTE_TILES.index(tile)]
     return {
         "matmul-512": partial(matmul, pick(scale, 512, 128, 40), 1.1, block),
         "matmul-1024": partial(matmul, size, 1.1, block),
