@@ -59,10 +59,12 @@ static int is_disjoint(const Entry *entry, const Call *call) {
 /* The estimate knows nothing of loops whose length is an argument. The clock costs something, so short launches are not
  * measured every time; one that was disturbed counts half, and so is forgotten soon. */
 static void learn(Variant *variant, const ok_launch *launch) {
+    double took = launch->wall * launch->on / (double)launch->programs;
+    int told = ok_trial_tells(&variant->trial, launch);
     variant->launches++;
     ok_trial_note(&variant->trial, launch);
-    if (launch->wall <= 0 || variant->cost <= 0 || (launch->brief && launch->on > 1)) return;
-    double took = launch->wall * launch->on / (double)launch->programs;
+    if (told) variant->cost = took;
+    if (launch->alone || took <= 0 || variant->cost <= 0 || (launch->brief && launch->on > 1)) return;
     /* On several threads more may be the fault of other processes. */
     if (launch->on == 1 || took < variant->cost) variant->cost = (variant->cost + took) / 2;
 }
@@ -71,6 +73,7 @@ int ok_run_variant(const Entry *entry, Variant *variant, const uint64_t *slots, 
     ok_launch launch = {variant->kernel, slots, {grid[0], grid[1], grid[2]}, 0, variant->arena_bytes, variant->cost};
     launch.in_order = variant->in_order;
     launch.measure = variant->launches % MEASURED_EACH == 0;
+    launch.learned = variant->launches > 0;
     ok_trial_ask(&variant->trial, &launch);
     int32_t fault[3] = {0, 0, 0}, status = 0;
     launch.programs = (int64_t)grid[0] * grid[1];

@@ -17,7 +17,7 @@ typedef struct {
 /* What brief launches of a kernel took, alone and shared, so far; see trial.c. */
 typedef struct {
     float took[2];
-    unsigned short turn;
+    unsigned short turn, doubts;
     unsigned char shared;
 } ok_trial;
 
@@ -57,8 +57,10 @@ int ok_entry_init(void);
 
 /* ---- trial.c ---- */
 
-/* Says whether a launch is shared if it is brief, and whether that is to be measured. */
+/* Says whether a launch is shared if it is brief, and what of it is to be measured. */
 void ok_trial_ask(const ok_trial *trial, ok_launch *launch);
+/* Whether a launch was run alone so that one knows what it takes. */
+int ok_trial_tells(const ok_trial *trial, const ok_launch *launch);
 void ok_trial_note(ok_trial *trial, const ok_launch *launch);
 
 /* ---- context.c ---- */

@@ -29,6 +29,8 @@ typedef struct {
     double cost;     /* estimated nanoseconds of one program, 0 where unknown */
     int in_order;    /* a program may wait for a lower one */
     int share_brief; /* also with threads that are awake, where it is too brief to wake any */
+    int learned;     /* the estimate comes from launches: no more threads than it is worth */
+    int alone;       /* on one thread whatever it takes, to learn that */
     int measure;
     int brief;
     int on; /* threads */

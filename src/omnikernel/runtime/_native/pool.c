@@ -23,13 +23,17 @@
 #include <string.h>
 #include <time.h>
 
-/* Waking a thread costs as much as this. */
-#define BRIEF_BELOW_NS 30000.0
+/* Waking a thread costs half as much as this. */
+#define BRIEF_BELOW_NS 60000.0
 /* What is briefer is shared with threads that are awake (see trial.c), if it is no shorter than this, each getting so much. */
 #define SHARED_FROM_NS 3000.0
 #define LEAST_PART_NS 2000.0
+/* Where threads may have to be woken, each gets so much. */
+#define LEAST_LONG_PART_NS 15000.0
 /* Below this much for each thread, data may still be in the cache of the thread that had it last. */
 #define OWN_PART_BELOW_NS 150000.0
+/* No longer one is run alone to learn what it takes. */
+#define LONGEST_ALONE_NS 2000000.0
 /* So many brief launches close to each other wake the workers; so many more, if those did not come meanwhile. */
 #define STREAK 8
 #define STREAK_ANEW 128
@@ -378,12 +382,12 @@ static int is_spinning(int worker) {
 
 /* Workers, of those wanted, that are awake for a launch too brief to wake one. Where such launches follow each other they
  * are woken, for those to come. */
-static int awake(int wanted) {
+static int awake(int wanted, double total) {
     int found = 0;
     while (found < wanted && found < pool.workers && is_spinning(found)) found++;
     if (found == wanted) return found;
     int64_t now = now_ns();
-    pool.streak = now - pool.last_brief < WORKER_SPIN_NS ? pool.streak + 1 : 0;
+    pool.streak = (double)(now - pool.last_brief) < WORKER_SPIN_NS + total ? pool.streak + 1 : 0;
     pool.last_brief = now;
     if (pool.streak >= STREAK) {
         pool.streak = STREAK - STREAK_ANEW;
@@ -399,9 +403,10 @@ static int32_t run_owned(ok_launch *launch, int threads, double total, int32_t f
     set(&pool.processor, processor());
     if (launch->brief) {
         int worth = (int)(total / LEAST_PART_NS);
-        launch->on = 1 + awake((worth < threads ? worth : threads) - 1);
+        launch->on = 1 + awake((worth < threads ? worth : threads) - 1, total);
         return launch->on < 2 ? run_inline(launch, fault) : run_brief(launch, launch->on, fault);
     }
+    if (launch->learned && total / LEAST_LONG_PART_NS < threads) threads = (int)(total / LEAST_LONG_PART_NS);
     launch->on = 1 + ensure_workers(threads - 1);
     if (launch->on < 2) return run_inline(launch, fault);
     int own = !launch->in_order && total > 0 && total < OWN_PART_BELOW_NS * launch->on;
@@ -421,7 +426,7 @@ int32_t ok_pool_run(ok_launch *launch, int32_t fault[3]) {
     int alone = launch->brief && (!launch->share_brief || launch->in_order || total < SHARED_FROM_NS);
     int64_t start = launch->measure || !launch->brief ? now_ns() : 0;
     int32_t status;
-    if (alone) {
+    if (alone || (launch->alone && total < LONGEST_ALONE_NS)) {
         status = run_inline(launch, fault);
     } else if (!atomic_compare_exchange_strong(&pool.busy, &idle, 1)) {
         return run_inline(launch, fault);
