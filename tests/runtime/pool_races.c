@@ -88,10 +88,10 @@ int main(void) {
     for (int threads = 2; threads <= 6; threads++) {
         ok_pool_set_threads(threads);
         int brief = run((Kind){97, 100, 0, 1, 30, 2000, -1}) + run((Kind){3, 2500, 0, 1, 300, 500, -1});
-        int parts = run((Kind){500, 100, 0, 0, 30, 200, -1}), order = run((Kind){500, 100, 1, 0, 30, 200, -1});
+        int parts = run((Kind){500, 200, 0, 0, 30, 200, -1}), order = run((Kind){500, 200, 1, 0, 30, 200, -1});
         int unknown = run((Kind){500, 0, 1, 0, 30, 100, -1}), longer = run((Kind){5000, 100000, 0, 0, 3, 50, -1});
         for (int at = 0; at < 500; at += 83) {
-            run((Kind){500, 100, 0, 0, 10, 10, at});
+            run((Kind){500, 200, 0, 0, 10, 10, at});
             run((Kind){500, 1000, 1, 0, 10, 10, at});
         }
         printf("%d threads shared %d brief, %d by parts, %d in order, %d unknown, %d long\n", threads, brief, parts, order,
