@@ -1,13 +1,15 @@
 /* The thread pool: spins briefly, then parks; work is claimed in chunks of programs by CAS on one word a part.
  *
- * The word holds how many chunks of the part nobody has claimed yet. It is zero between launches, so a successful
- * decrement always claims a chunk of the launch that is live now, and the launch cannot end before that chunk is
- * reported done. Hence every other field is read after the claim, and a worker that comes late, from whatever launch it
- * had seen, finds either nothing or real work.
+ * The word holds how many units, of some programs each, of the part nobody has claimed yet. It is zero between launches,
+ * so a successful decrement always claims units of the launch that is live now, and the launch cannot end before these
+ * are reported done. Hence every other field is read after the claim, and a worker that comes late, from whatever launch
+ * it had seen, finds either nothing or real work.
  *
- * A launch whose programs may wait for each other is one part, of which chunks are handed out in increasing order, so
- * that it makes progress; so is a long one. Else every thread has a part of its own, the same one in every launch over
- * the same grid, and finds in its cache what it has written there; who is done helps the others, the lowest first.
+ * A launch whose programs may wait for each other is one part, of which equal chunks are handed out in increasing order,
+ * so that it makes progress. So is a long one, but first in large chunks, since a thread keeps packed operands from one
+ * program to the next, then in smaller ones, so that all are done at the same time. Else every thread has a part of its
+ * own, the same one in every launch over the same grid, and finds in its cache what it has written there; who is done
+ * helps the others, the lowest first.
  *
  * The caller takes part and waits only for chunks that a worker has claimed: a worker that the system does not schedule
  * costs nothing. A launch from inside a launch, or from a second thread meanwhile, runs inline.
@@ -37,7 +39,9 @@
 /* So many brief launches close to each other wake the workers; so many more, if those did not come meanwhile. */
 #define STREAK 8
 #define STREAK_ANEW 128
-#define CHUNKS_PER_THREAD 16
+#define CHUNKS_IN_ORDER 16 /* for each thread */
+#define MOST_UNITS 256     /* for each thread */
+#define ONE_AT_A_TIME UINT32_MAX
 #define WORKER_SPIN_NS 50000
 #define CALLER_SPIN_NS 50000
 #define MAX_THREADS 1024
@@ -48,8 +52,9 @@
 /* Part 0 is the caller's, or the whole launch; worker w owns part w + 1. */
 typedef struct {
     _Alignas(LINES) _Atomic uint32_t left;
-    uint32_t chunks;
-    int64_t first, last, chunk;
+    _Atomic uint32_t share; /* a chunk is what is left divided by this; read before the claim, so a stale one must do, too */
+    uint32_t units;
+    int64_t first, last, unit; /* programs */
     ok_kernel kernel;
     const uint64_t *args;
     size_t arena_bytes;
@@ -70,7 +75,7 @@ static struct {
     /* Of the live launch. */
     _Alignas(LINES) _Atomic uint32_t done;
     _Atomic int waiting; /* the caller is parked */
-    uint32_t chunks;
+    uint32_t units;
     /* The caller's and the sleepers'. */
     _Alignas(LINES) _Atomic int busy; /* a launch owns the pool */
     _Atomic int sleepers;
@@ -133,15 +138,18 @@ static inline void relax(void) {
 typedef struct {
     const ok_part *part;
     int64_t first, last;
+    uint32_t units;
 } ok_chunk;
 
 static int claim(ok_part *part, ok_chunk *chunk) {
     uint32_t left = atomic_load_explicit(&part->left, memory_order_acquire);
     while (left != 0) {
-        if (atomic_compare_exchange_weak_explicit(&part->left, &left, left - 1, memory_order_acq_rel,
+        uint32_t share = atomic_load_explicit(&part->share, memory_order_relaxed), taken = share ? left / share : 1;
+        if (taken == 0) taken = 1;
+        if (atomic_compare_exchange_weak_explicit(&part->left, &left, left - taken, memory_order_acq_rel,
                                                   memory_order_acquire)) {
-            int64_t first = part->first + (int64_t)(part->chunks - left) * part->chunk;
-            *chunk = (ok_chunk){part, first, part->last - first < part->chunk ? part->last : first + part->chunk};
+            int64_t first = part->first + (int64_t)(part->units - left) * part->unit, size = taken * part->unit;
+            *chunk = (ok_chunk){part, first, part->last - first < size ? part->last : first + size, taken};
             return 1;
         }
     }
@@ -178,9 +186,9 @@ static void run_programs(const ok_part *part, int64_t first, int64_t last) {
 /* Runs one claimed chunk and counts it as done. Chunks above a failed one are skipped, those below are not: so the
  * lowest failing program is the one that is reported, whatever the timing. */
 static void run_chunk(const ok_chunk *chunk) {
-    uint32_t chunks = pool.chunks;
+    uint32_t units = pool.units;
     run_programs(chunk->part, chunk->first, chunk->last);
-    if (atomic_fetch_add(&pool.done, 1) + 1 == chunks && atomic_load(&pool.waiting)) {
+    if (atomic_fetch_add(&pool.done, chunk->units) + chunk->units == units && atomic_load(&pool.waiting)) {
         pthread_mutex_lock(&pool.lock);
         pthread_cond_broadcast(&pool.finished);
         pthread_mutex_unlock(&pool.lock);
@@ -294,7 +302,7 @@ static void wake(int wanted) {
     pthread_mutex_unlock(&pool.lock);
 }
 
-static int all_done(void) { return atomic_load_explicit(&pool.done, memory_order_acquire) == pool.chunks; }
+static int all_done(void) { return atomic_load_explicit(&pool.done, memory_order_acquire) == pool.units; }
 
 static void wait_for_claimed(void) {
     int64_t until = 0;
@@ -305,7 +313,7 @@ static void wait_for_claimed(void) {
         if (now < until) continue;
         pthread_mutex_lock(&pool.lock);
         atomic_store(&pool.waiting, 1);
-        while (atomic_load(&pool.done) != pool.chunks) pthread_cond_wait(&pool.finished, &pool.lock);
+        while (atomic_load(&pool.done) != pool.units) pthread_cond_wait(&pool.finished, &pool.lock);
         atomic_store(&pool.waiting, 0);
         pthread_mutex_unlock(&pool.lock);
     }
@@ -317,13 +325,15 @@ static int32_t run_inline(const ok_launch *launch, int32_t fault[3]) {
     return launch->kernel(launch->args, launch->grid, 0, launch->programs, scratch, fault);
 }
 
-/* Writes a part, all but `left`. */
-static void cut(ok_part *part, const ok_launch *launch, int64_t first, int64_t last, int64_t chunks) {
-    part->first = first;
-    part->last = last;
-    part->chunk = (last - first) / chunks;
-    if (part->chunk < 1) part->chunk = 1;
-    part->chunks = (uint32_t)((last - first + part->chunk - 1) / part->chunk);
+/* Writes part `number` of `count` equal ones, all but `left`: cut into about so many units. */
+static void cut(int number, int count, const ok_launch *launch, int64_t units, uint32_t share) {
+    ok_part *part = &parts[number];
+    part->first = launch->programs * number / count;
+    part->last = launch->programs * (number + 1) / count;
+    int64_t programs = part->last - part->first;
+    part->unit = programs > units ? programs / units : 1;
+    part->units = (uint32_t)((programs + part->unit - 1) / part->unit);
+    atomic_store_explicit(&part->share, share, memory_order_relaxed);
     part->kernel = launch->kernel;
     part->args = launch->args;
     part->arena_bytes = launch->arena_bytes;
@@ -349,26 +359,27 @@ static int32_t finish(int32_t fault[3]) {
 
 static int32_t run_shared(const ok_launch *launch, int threads, int count, int32_t fault[3]) {
     begin(count, threads);
-    int64_t chunks = (int64_t)CHUNKS_PER_THREAD * threads / count;
-    pool.chunks = 0;
+    int64_t units = (int64_t)(launch->in_order ? CHUNKS_IN_ORDER : MOST_UNITS) * threads / count;
+    uint32_t share = launch->in_order ? ONE_AT_A_TIME : 2 * (uint32_t)threads / (uint32_t)count;
+    pool.units = 0;
     for (int i = 0; i < count; i++) {
-        cut(&parts[i], launch, launch->programs * i / count, launch->programs * (i + 1) / count, chunks);
-        pool.chunks += parts[i].chunks;
+        cut(i, count, launch, units, share);
+        pool.units += parts[i].units;
     }
-    for (int i = 0; i < count; i++) atomic_store(&parts[i].left, parts[i].chunks);
-    wake((int64_t)pool.chunks - 1 < threads - 1 ? (int)pool.chunks - 1 : threads - 1);
+    for (int i = 0; i < count; i++) atomic_store(&parts[i].left, parts[i].units);
+    wake((int64_t)pool.units - 1 < threads - 1 ? (int)pool.units - 1 : threads - 1);
     return finish(fault);
 }
 
-/* With threads that are awake, one chunk each; the caller's own is published to nobody. */
+/* With threads that are awake, one unit each; the caller's own is published to nobody. */
 static int32_t run_brief(const ok_launch *launch, int threads, int32_t fault[3]) {
     begin(threads, threads);
-    pool.chunks = (uint32_t)(threads - 1);
+    pool.units = (uint32_t)(threads - 1);
     for (int i = 1; i < threads; i++) {
-        cut(&parts[i], launch, launch->programs * i / threads, launch->programs * (i + 1) / threads, 1);
+        cut(i, threads, launch, 1, 1);
         atomic_store_explicit(&parts[i].left, 1, memory_order_release);
     }
-    cut(&parts[0], launch, 0, launch->programs / threads, 1);
+    cut(0, threads, launch, 1, 1);
     run_programs(&parts[0], 0, parts[0].last);
     return finish(fault);
 }
