@@ -126,7 +126,7 @@ def n_body(n: int) -> Row:
         weight = mass[None] * (d[0] ** 2 + d[1] ** 2 + d[2] ** 2 + 1e-2) ** -1.5
         return tuple((weight * v).sum(1) for v in d)
 
-    configs = tuple({"BI": i, "BJ": j} for i, j in ((8, 256), (16, 64), (32, 64), (64, 16)))
+    configs = tuple({"BI": i, "BJ": j} for i, j in ((8, 256), (16, 64), (16, 256), (16, 512), (32, 64), (64, 16)))
     return Row(
         f"n-body {n}",
         (Launch(tiles.n_body, (x, y, z, mass, *outputs, n, 1e-2), lambda c: (cdiv(n, c["BI"]),), {"BI": 32, "BJ": 64},
