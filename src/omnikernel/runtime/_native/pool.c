@@ -417,7 +417,7 @@ static int32_t run_owned(ok_launch *launch, int threads, double total, int32_t f
         launch->on = 1 + awake((worth < threads ? worth : threads) - 1, total);
         return launch->on < 2 ? run_inline(launch, fault) : run_brief(launch, launch->on, fault);
     }
-    if (launch->learned && total / LEAST_LONG_PART_NS < threads) threads = (int)(total / LEAST_LONG_PART_NS);
+    if (launch->learned && total > 0 && total / LEAST_LONG_PART_NS < threads) threads = (int)(total / LEAST_LONG_PART_NS);
     launch->on = 1 + ensure_workers(threads - 1);
     if (launch->on < 2) return run_inline(launch, fault);
     int own = !launch->in_order && total > 0 && total < OWN_PART_BELOW_NS * launch->on;
