@@ -62,6 +62,7 @@ static int run(Kind kind) {
         launch.in_order = kind.in_order;
         launch.share_brief = kind.brief;
         launch.measure = number % 3 == 0;
+        launch.learned = number > 0;
         int32_t fault[3] = {0, 0, 0}, status = ok_pool_run(&launch, fault);
         check(kind.fails_at < 0 ? status == 0 : status == 7 && fault[0] == kind.fails_at, "wrong result", &kind);
         shared += launch.on > 1;
