@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,10 @@ def test_aliases_are_found_on_lines_of_their_own(start: str) -> None:
     assert "loc" not in body
     assert set(aliases) >= {"#loc1", "#loc2"} | ({"#loc"} if "unknown" in start else set())
     assert aliases["#loc2"] == 'loc("x"(#loc1))'
+
+
+def test_no_group_is_possessive() -> None:
+    """Before Python 3.11.5 such a group matches less than it should (gh-106052)."""
+    package = Path(parse.__code__.co_filename).parents[1]
+    found = [file.name for file in package.rglob("*.py") if re.search(r"\)[*+?]\+", file.read_text())]
+    assert not found

@@ -12,16 +12,17 @@ import re
 from ..errors import ParseError
 
 END = "\0"
-STRING = r'"(?:[^"\\]|\\.)*+"'
+# Groups are repeated in atomic groups: possessive ones match less than they should before Python 3.11.5 (gh-106052).
+STRING = r'"(?>(?:[^"\\]|\\.)*)"'
 
 # `<{` opens the properties of the generic form and is no bracket of a type. Nesting beyond four levels does not occur.
 _NESTED = r"[^<>]*+"
 for _ in range(3):
-    _NESTED = rf"(?:[^<>]++|<{_NESTED}>)*+"
-_BRACKETS = rf'<(?!\{{)(?:[^<>"]++|{STRING}|<{_NESTED}>)*+>'
+    _NESTED = rf"(?>(?:[^<>]++|<{_NESTED}>)*)"
+_BRACKETS = rf'<(?!\{{)(?>(?:[^<>"]++|{STRING}|<{_NESTED}>)*)>'
 
 _TOKEN = re.compile(
-    rf"""\s*+(?://[^\n]*+\s*+)*+(
+    rf"""\s*+(?>(?://[^\n]*+\s*+)*)(
       [,=:(){{}}\[\]]
     | %[\w$.\-]++(?:[#:]\d+)?
     | loc\(\#\w+\)
@@ -41,10 +42,10 @@ _TOKEN = re.compile(
 
 # A line that holds one op and nothing else: names, words, attributes without strings, types without parentheses, and a
 # numbered location. So does an op of the generic form with one region of such lines.
-_END = r'(?:[^\n"(^{}]++|\{[^\n"({}]*+\})*+(?:\(\#\w+\))?+'
+_END = r'(?>(?:[^\n"(^{}]++|\{[^\n"({}]*+\})*)(?>(?:\(\#\w+\))?)'
 _LINE = re.compile(
     rf"""\n\ *+(
-      (?:%[\w$.\-]++\ =\ )?+(?:
+      (?>(?:%[\w$.\-]++\ =\ )?)(?:
         [a-z_]\w*+\.[\w.]++\ {_END}
       | "[\w.]++"\([%\w$.\-\#,\ ]*+\)\ <\{{[^\n{{}}"]*+\}}>\ \(\{{\n[^{{}}"]*+\}}\)\ :\ \([^\n"(){{}}]*+\)\ ->{_END}
       )
