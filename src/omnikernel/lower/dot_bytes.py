@@ -75,8 +75,8 @@ def pack_bytes(fl: FunctionLowering, op: Op) -> BytePair:
     left, first = pack(fl, op, 0, m * k, make_left, waiting)
     right, second = pack(fl, op, 1, k * n + (0 if tiles else 4 * n), make_right, waiting)
     # What stays packed while tiles wait is so small that the cache keeps it; asking for it anew costs 2 %.
-    kept = [number for number, where in enumerate((first, second)) if waiting and where]
-    ahead = (following(fl, op, i, where) for i, where in enumerate((first, second)) if i not in kept)
+    places = enumerate((first, second))
+    ahead = [following(fl, op, number, where) for number, where in places if not (waiting and where)]
     if waiting:
         waiting.add(fl.b, left, right)
     excess = None if tiles else _behind(fl, right, k * n)
@@ -112,7 +112,7 @@ def _interleave(fl: FunctionLowering, value: Value, woven: LValue, width: int, e
     order = [part * 16 + column for column in range(16) for part in range(4)]
 
     def columns(j: LValue) -> None:
-        within = b.and_(j, b.integer(I64, width - 1)) if width < n else j
+        within = b.and_(j, b.integer(I64, width - 1))
         start = b.add(b.mul(b.sub(j, within), b.integer(I64, k)), b.mul(within, b.integer(I64, 4)))
 
         def quad(i: LValue, carried: list[LValue]) -> Sequence[LValue]:

@@ -42,10 +42,8 @@ def independent(kernel: Kernel, roots: Roots) -> bool:
     """Whether no program can see what another one does: nothing read is written, nothing waits, nothing is reported."""
     if not roots.disjoint:
         return False
-    for op in _ops(kernel):
-        row = SCHEMA.get(op.name)
-        if row is None or row.kind == "dot" or (op.name != "tt.call" and row.effect & (Effect.ORDER | Effect.HOST)):
-            return False
+    if any(_is_seen(op) or SCHEMA[op.name].kind == "dot" for op in _ops(kernel)):
+        return False
     written, read = written_and_read(kernel, roots)
     return not written & read
 
@@ -55,13 +53,13 @@ def may_wait(kernel: Kernel) -> bool:
 
     It can wait only by atomics, or by loads that are volatile: a plain load may be done once for all trips of a loop.
     """
-    for op in _ops(kernel):
-        row = SCHEMA.get(op.name)
-        if row is None or (op.name != "tt.call" and row.effect & (Effect.ORDER | Effect.HOST)):
-            return True
-        if op.attributes.get("isVolatile"):
-            return True
-    return False
+    return any(_is_seen(op) or op.attributes.get("isVolatile") for op in _ops(kernel))
+
+
+def _is_seen(op: Op) -> bool:
+    """Whether others may see when an op is done. Of a call they see what is done in the function."""
+    row = SCHEMA.get(op.name)
+    return row is None or (op.name != "tt.call" and bool(row.effect & (Effect.ORDER | Effect.HOST)))
 
 
 def _ops(kernel: Kernel) -> list[Op]:

@@ -60,10 +60,8 @@ static int is_disjoint(const Entry *entry, const Call *call) {
  * measured every time; one that was disturbed counts half, and so is forgotten soon. */
 static void learn(Variant *variant, const ok_launch *launch) {
     double took = launch->wall * launch->on / (double)launch->programs;
-    int told = ok_trial_tells(&variant->trial, launch);
     variant->launches++;
-    ok_trial_note(&variant->trial, launch);
-    if (told) variant->cost = took;
+    if (ok_trial_note(&variant->trial, launch)) variant->cost = took;
     if (launch->alone || took <= 0 || variant->cost <= 0 || (launch->brief && launch->on > 1)) return;
     /* On several threads more may be the fault of other processes. */
     if (launch->on == 1 || took < variant->cost) variant->cost = (variant->cost + took) / 2;

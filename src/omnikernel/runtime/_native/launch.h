@@ -59,9 +59,8 @@ int ok_entry_init(void);
 
 /* Says whether a launch is shared if it is brief, and what of it is to be measured. */
 void ok_trial_ask(const ok_trial *trial, ok_launch *launch);
-/* Whether a launch was run alone so that one knows what it takes. */
-int ok_trial_tells(const ok_trial *trial, const ok_launch *launch);
-void ok_trial_note(ok_trial *trial, const ok_launch *launch);
+/* 1 where the launch was run alone to learn what it takes, and tells that. */
+int ok_trial_note(ok_trial *trial, const ok_launch *launch);
 
 /* ---- context.c ---- */
 

@@ -30,14 +30,8 @@ void ok_trial_ask(const ok_trial *trial, ok_launch *launch) {
     launch->alone = doubt == DOUBTED_FIRST || doubt == DOUBTED_FIRST + 1;
 }
 
-int ok_trial_tells(const ok_trial *trial, const ok_launch *launch) {
-    return launch->alone && launch->on == 1 && launch->wall > 0 && trial->doubts % DOUBTED_EACH == DOUBTED_FIRST + 1;
-}
-
-void ok_trial_note(ok_trial *trial, const ok_launch *launch) {
+static void note_brief(ok_trial *trial, const ok_launch *launch) {
     int shared = launch->on > 1;
-    if (launch->alone || (shared && !launch->brief && launch->wall < DOUBTED_BELOW_NS)) trial->doubts++;
-    if (!launch->brief || launch->alone) return;
     if (is_tried(trial)) {
         if (shared == alone_is_tried(trial)) return; /* nobody was awake, or it is too short to be shared at all */
         if (trial->turn % TRIED >= SETTLING) trial->took[shared] += (float)(launch->wall / (double)launch->programs);
@@ -45,4 +39,11 @@ void ok_trial_note(ok_trial *trial, const ok_launch *launch) {
     trial->turn++;
     if (trial->turn == 2 * TRIED) trial->shared = trial->took[1] < GAIN * trial->took[0];
     if (trial->turn >= (trial->shared ? ANEW_AFTER_SHARED : ANEW_AFTER_ALONE)) *trial = (ok_trial){.doubts = trial->doubts};
+}
+
+int ok_trial_note(ok_trial *trial, const ok_launch *launch) {
+    int second = trial->doubts % DOUBTED_EACH == DOUBTED_FIRST + 1;
+    if (launch->brief && !launch->alone) note_brief(trial, launch);
+    if (launch->alone || (!launch->brief && launch->on > 1 && launch->wall < DOUBTED_BELOW_NS)) trial->doubts++;
+    return launch->alone && second && launch->on == 1 && launch->wall > 0;
 }
